@@ -79,18 +79,14 @@ class Schedule:
         # those of other bundles, unless there are as many. Without them, v5p has one row more.
         n_more = 0 if self._read_markers(module, code.found) else 1
         # The fraction of each unit that each bundle uses; empty if it is unknown.
-        units = [getattr(module.units, name) for name in UNITS]
-        self.units = (
-            {
-                name: [used / unit.capacity for used in unit.used[: self.n_bundles]]
-                for name, unit in zip(UNITS, units, strict=True)
-            }
-            if all(
-                unit.capacity > 0 and 0 <= len(unit.used) - self.n_bundles <= n_more
-                for unit in units
-            )
-            else {}
-        )
+        units = {name: getattr(module.units, name) for name in UNITS}
+        n_rows = range(self.n_bundles, self.n_bundles + n_more + 1)
+        if any(unit.capacity < 1 or len(unit.used) not in n_rows for unit in units.values()):
+            units = {}
+        self.units = {
+            name: [used / unit.capacity for used in unit.used[: self.n_bundles]]
+            for name, unit in units.items()
+        }
         # What each bundle works for, in equal parts.
         self.claims = self._claims(module, code.found, placed)
 

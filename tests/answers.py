@@ -22,7 +22,7 @@ from tests.analysis.causes import (
     test_pause_between_steps,
     test_recompute,
 )
-from tests.builders import cycles, hlo_proto, llo, records, xspace
+from tests.builders import cycles, hlo_proto, host_threads, llo, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
@@ -412,6 +412,7 @@ def with_evidence() -> list[Json]:
         small_programs.bottleneck(small_programs.loop(in_loop.accumulating(), 3), rounds),
         answer(with_host(trace([recomputed], [("0", 0, 1000)]), free), "bottleneck"),
         pauses.answer_of(pauses.thread((pauses.FEED, 105, 199), ("$main.py:2 main", -10, 300))),
+        answer(host_threads.waiting_for_a_loader(), "bottleneck"),
     ]
 
 

@@ -16,6 +16,8 @@ from operator import itemgetter
 from typing import Any
 
 from _breakdown.analysis.arrays.of_step import StepArray, StepArrays
+from _breakdown.analysis.idle.launches import Launches
+from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.report import head_of
 from _breakdown.analysis.roof.costs import (
@@ -30,6 +32,7 @@ from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.rows import chip_fields, op_name, peaks_used
 from _breakdown.output.phrases import Next, short_path
 from _breakdown.pipeline.context import Context
+from _breakdown.pipeline.host import Host
 from _breakdown.pipeline.no_answer import MISSING_DEPENDENCY, NoAnswer
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.out_file import cant_write, replacing
@@ -37,7 +40,9 @@ from _breakdown.pipeline.step_durations import durations_of
 from _breakdown.pipeline.timeline import events_of
 from _breakdown.pipeline.vocabulary import COMPUTE
 from _breakdown.units import counted, size
+from _proto.errors import Damage
 from _proto.hlo.text import DtypeClass
+from _proto.trace.trace import thread_planes
 
 Json = dict[str, Any]
 Row = tuple[int | str | None, ...]
@@ -115,6 +120,13 @@ CREATE TABLE steps (
   n_ops INTEGER NOT NULL,        -- events that start in the step, also those of containers
   picked INTEGER NOT NULL        -- 1 for the step of this file, otherwise 0
 );
+CREATE TABLE host_events (
+  -- What the host's threads did from the start of the step to the start of the next one.
+  thread TEXT NOT NULL,
+  start_ps INTEGER NOT NULL,     -- like the start of a step, corrected if the clocks disagree
+  dur_ps INTEGER NOT NULL,       -- events nest, like calls
+  name TEXT NOT NULL
+);
 CREATE TABLE answer (
   -- The fields that all answers have, and the chip's peaks.
   key TEXT PRIMARY KEY,
@@ -150,6 +162,7 @@ def export(
         "arrays": array_rows(arrays, moved),
         "accesses": access_rows(moved, ledger),
         "steps": step_rows(step),
+        "host_events": host_rows(step, context),
         "answer": answer_rows(step, context, {**chip_used, "peaks_used": rates}),
     }
     with replacing(out, "an export", is_export) as path:
@@ -268,6 +281,28 @@ def step_rows(step: Step) -> Iterator[Row]:
     for event in step.device.steps:
         duration, is_picked = durations[event.index], event is step.picked
         yield event.index, event.name, event.start, duration, event.n_events, is_picked
+
+
+def host_rows(step: Step, context: Context) -> Iterator[Row]:
+    """Yield the events of the host's threads in the step's period, by thread; none if they cannot
+    be read."""
+    device = step.device
+    periods = periods_of(device, step.picked)
+    window = (periods.of_picked if periods else None) or step.edges
+    try:
+        names = thread_planes(device.rank) if device.rank else []
+        planes = [device.trace.plane(name) for name in names]
+        launches = Launches(device, planes)
+        host = Host(planes, [launches.window(*window)])
+        shift = host.start - launches.window(0, 0)[0]
+        for thread in host.threads():
+            for track in thread.tracks:
+                for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
+                    yield thread.name, start + shift, end - start, host.names[name]
+    except Damage as error:
+        context.warn(f"the host's events cannot be read: {device.trace.in_file(error)}")
+        return
+    context.warn(*launches.notes)
 
 
 def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterator[Row]:

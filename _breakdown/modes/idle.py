@@ -127,14 +127,17 @@ def host_activity(
     windows = [*shown, *counted, *([period] if period else [])]
     try:
         threads = [device.trace.plane(name) for name in planes]
-        host = Host(threads, windows)
-        activity = HostActivity(host, Launches(device, threads), shown, counted, period)
+        launches = Launches(device, threads)
+        context.warn(*launches.notes)
+        if launches.contradict:
+            return None
+        host = Host(threads, list(map(launches.in_host_time, windows)))
+        activity = HostActivity(host, launches, shown, counted, period)
     except Damage as error:
         where = device.trace.in_file(error)
         context.warn(f"the host's plane cannot be read: {where}, so the host's activity is unknown")
         return None
-    first, last = span
-    if not (host.overlaps(first + device.base, last + device.base) or has_overlap(host, device)):
+    if not (host.overlaps(*launches.window(*span)) or has_overlap(host, device)):
         context.warn(
             "the host's events do not overlap the device's ops in time, so the host's activity"
             " is unknown"

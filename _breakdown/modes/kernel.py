@@ -186,7 +186,7 @@ LABELS = {
     "scalar": "(scalar work, starts of copies)",
     "unknown": "(unknown)",
 }
-DMA_WAIT = "(wait: copy outside of the regions that wait)"
+DMA_WAIT = "(wait for a copy elsewhere)"
 
 
 def with_label(rows: list[Json]) -> list[Json]:

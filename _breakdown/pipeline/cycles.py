@@ -81,7 +81,7 @@ def cycles_of(programs: Sequence[StepEvent]) -> Cycles | None:
         first, last = ran[0].device_span, ran[-1].device_span
         device_span = (first[0], last[1]) if first and last else None
         end = max(program.end for program in ran)
-        steps.append(StepEvent(len(steps), name, ran[0].start, end, device_span, kind))
+        steps.append(StepEvent(len(steps), name, ran[0].start, end, device_span, kind, ran))
     n_inside = sum(of_cycle[-1].last - of_cycle[0].first for of_cycle in found)
     return Cycles(steps, note_on(steps, found, programs, len(programs) - n_inside))
 

@@ -31,6 +31,8 @@ CYCLES: Final = "cycles"
 MODULES: Final = "modules"
 StepSource = Literal["steps", "cycles", "modules"]
 STEPS_LINE, MODULES_LINE, OPS_LINE = "Steps", "XLA Modules", "XLA Ops"
+# A program is cut off if it differs from at least this many others.
+_LEAST_WHOLE = 3
 # Values earlier and later than any 64-bit time, in nanoseconds or picoseconds.
 BEFORE_ALL, AFTER_ALL = -(1 << 80), 1 << 80
 
@@ -60,6 +62,9 @@ class Device(NamedTuple):
     base: int
     steps: list[StepEvent]
     step_source: StepSource
+    # Start and end of the time without the programs that the capture cuts off, or None if it cuts
+    # off none.
+    whole: tuple[int, int] | None
     stats: Stats
     # Host names of the run, and plane names in the file.
     hosts: list[str]
@@ -127,20 +132,7 @@ def open_device(
     if not lines:
         raise NoAnswer("no_xla_ops_line", available_lines=plane.line_names)
     base = lines[0].base_ps
-    steps = noted_steps(plane, STEPS_LINE, base, context)
-    source: StepSource = STEPS
-    if not steps:
-        steps, source = noted_steps(plane, MODULES_LINE, base, context), MODULES
-        cycles = cycles_of(steps)
-        if cycles:
-            steps, source = cycles.steps, CYCLES
-            context.note(cycles.note)
-        elif steps:
-            repeats = len({step.name for step in steps}) < len(steps)
-            context.note(
-                "the trace has no Steps line, so each execution of a program (XLA Modules)"
-                f" counts as a step{'' if repeats else '; no program runs twice'}"
-            )
+    steps, source, whole = steps_of(plane, lines, base, context)
     return Device(
         path=path,
         trace=trace,
@@ -151,11 +143,43 @@ def open_device(
         base=base,
         steps=steps,
         step_source=source,
+        whole=whole,
         stats=plane.stats(),
         hosts=hosts,
         planes=trace.plane_names,
         is_own=is_own,
     )
+
+
+def steps_of(
+    plane: AnyPlane, lines: Sequence[AnyLine], base: int, context: Context
+) -> tuple[list[StepEvent], StepSource, tuple[int, int] | None]:
+    """Return the steps of a plane, their source, and the time without the programs that the capture
+    cuts off, or None if it cuts off none."""
+    steps = noted_steps(plane, STEPS_LINE, base, context)
+    if steps:
+        return steps, STEPS, None
+    programs = noted_steps(plane, MODULES_LINE, base, context)
+    count_starts(programs, lines, base)
+    steps = whole_programs(programs)
+    n_cut = len(programs) - len(steps)
+    whole = (steps[0].start, steps[-1].end) if n_cut else None
+    if n_cut:
+        context.warn(
+            f"left out {counted(n_cut, 'program')} that the capture cuts off: fewer ops start in it"
+            " than in all others of this name"
+        )
+    cycles = cycles_of(steps)
+    if cycles:
+        context.note(cycles.note)
+        return cycles.steps, CYCLES, whole
+    if steps:
+        repeats = len({step.name for step in steps}) < len(steps)
+        context.note(
+            "the trace has no Steps line, so each execution of a program (XLA Modules) counts as a"
+            f" step{'' if repeats else '; no program runs twice'}"
+        )
+    return steps, MODULES, whole
 
 
 def noted_steps(plane: AnyPlane, line_name: str, base: int, context: Context) -> list[StepEvent]:
@@ -211,9 +235,23 @@ def events_of(
                     yield Event(name, start, start + duration, span)
 
 
-def count_starts(device: Device) -> None:
+def whole_programs(programs: list[StepEvent]) -> list[StepEvent]:
+    """Return the programs without the first and the last one if the capture cuts them off: if fewer
+    ops start in them than in all others of the same name, which are at least three and equal."""
+
+    def is_whole(edge: StepEvent) -> bool:
+        others = [of.n_events for of in programs[1:-1] if of.name == edge.name]
+        return len(others) < _LEAST_WHOLE or not edge.n_events < min(others) == max(others)
+
+    edges = {id(edge) for edge in (programs[:1] + programs[-1:]) if not is_whole(edge)}
+    whole = [program for program in programs if id(program) not in edges]
+    for index, program in enumerate(whole):
+        program.index = index
+    return whole
+
+
+def count_starts(steps: Sequence[StepEvent], lines: Sequence[AnyLine], base: int) -> None:
     """Set `n_events` of each step to the number of ops that start in it."""
-    steps = device.steps
     # A border is the start or the end of a step. The number of ops that start before a border is
     # the sum of two counts: `within` counts ops in lists of starts that cross the border, and
     # `before` counts ops in lists that end before it. `before` counts each list only at the first
@@ -221,8 +259,8 @@ def count_starts(device: Device) -> None:
     borders = sorted({border for step in steps for border in (step.start, step.end)})
     within = dict.fromkeys(borders, 0)
     before = [0] * (len(borders) + 1)
-    for line in device.lines:
-        shift = line.base_ps - device.base
+    for line in lines:
+        shift = line.base_ps - base
         for offsets in line.starts():
             first = bisect_right(borders, offsets[0] + shift)
             last = bisect_right(borders, offsets[-1] + shift)

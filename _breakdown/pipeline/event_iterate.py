@@ -72,12 +72,14 @@ ALWAYS = BEFORE_ALL, AFTER_ALL
 
 
 def read_events(device: Device, picked: StepEvent | None) -> Admitted:
-    """Return the events of a step, or of the whole line if no step is given."""
+    """Return the events of a step; without a step, those of the whole line, except for programs
+    that the capture cuts off."""
     if picked:
         # Reading only the starts takes a sixth of the time of decoding the events.
         for line in device.lines:
             line.index()
-    (admitted,) = admit(device, [(picked.start, picked.end) if picked else ALWAYS])
+    window = (picked.start, picked.end) if picked else device.whole or ALWAYS
+    (admitted,) = admit(device, [window])
     return admitted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class StepEvent:
@@ -19,11 +19,14 @@ class StepEvent:
         device_span: tuple[int, int] | None,
         # Steps of one kind run the same programs.
         kind: str | None = None,
+        programs: Sequence[StepEvent] = (),
     ) -> None:
         self.index, self.name = index, name
         self.start, self.end = start, end
         self.device_span = device_span
         self.kind = kind
+        # The programs of a cycle, in order of start.
+        self.programs = programs
         # The number of ops that start in the step, as far as they have been counted.
         self.n_events = 0
 

@@ -27,7 +27,7 @@ class StepChoice(NamedTuple):
 def pick_step(device: Device, choice: StepChoice, context: Context) -> StepEvent | None:
     """Return the requested step or, by default, a typical step among the busiest. Return None if
     the whole capture is the step."""
-    count_starts(device)
+    count_starts(device.steps, device.lines, device.base)
     picked = pick_among(device, choice, context)
     context.warn(*notes_without_ops(device.steps))
     if choice.position != ALL_STEPS:

@@ -39,6 +39,7 @@ class EventInteger(NamedTuple):
     start: int
     duration: int
     value: int
+    name: str
 
 
 def first_stats(
@@ -149,6 +150,7 @@ def integers_of_events(
     for part in plane.parts:
         ids = part.stat_ids(stat)
         names = part.line_names if line_names is None else line_names
+        name_of: dict[int, str] = {}
         for line in (line for name in names if ids for line in part.lines(name)):
             for data, at in line.pieces():
                 if not _has_stat(ids, data):
@@ -157,11 +159,15 @@ def integers_of_events(
                     for written in event.stats:
                         kind = written.WhichOneof("value")
                         if written.metadata_id in ids and kind in _INTEGERS:
+                            if event.metadata_id not in name_of:
+                                metadata = part.metadata(event.metadata_id)
+                                name_of[event.metadata_id] = metadata.name if metadata else ""
                             yield EventInteger(
                                 line.name or str(line.id),
                                 line.base_ps + event.offset_ps,
                                 event.duration_ps,
                                 getattr(written, kind) % _UNSIGNED,
+                                name_of[event.metadata_id],
                             )
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 from _breakdown import command
 from _breakdown.modes.export import TABLES
 from _breakdown.pipeline.context import Context
-from tests.builders import hlo_proto
+from tests.builders import hlo_proto, host_threads
 from tests.builders.random_xspace import (
     PIPELINE_OPTIONS,
     command_line,
@@ -175,9 +175,18 @@ class Tables(Exports):
                 "arrays": 0,
                 "accesses": 0,
                 "steps": 1,
+                "host_events": 0,
                 "answer": 20,
             },
         )
+
+    def test_events_of_the_host_are_those_of_the_period(self) -> None:
+        self.export(host_threads.waiting_for_a_loader(), "--step", "1")
+        events = self.rows("SELECT * FROM host_events WHERE name LIKE '%load%' ORDER BY start_ps")
+        us, load = host_threads.US, "$loader.py:7 load"
+        self.assertEqual(events, [("loader", 160_000 * us, 39_680 * us, load)])
+        (names,) = self.rows("SELECT count(DISTINCT thread) FROM host_events")
+        self.assertEqual(names, (2,))
 
     def test_ops_with_equal_stacks_share_their_frames(self) -> None:
         self.export(
@@ -260,7 +269,7 @@ class Tables(Exports):
     def test_statements_that_create_the_database_are_documented(self) -> None:
         self.export(SMALL)
         statements = [sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql > ''")]
-        self.assertEqual(len(statements), 8)
+        self.assertEqual(len(statements), 9)
         self.assertEqual("".join(f"{sql};\n" for sql in statements), TABLES.partition(";\n")[2])
         self.assertIn(f"```sql\n{TABLES}```\n", FIELDS)
 
@@ -390,7 +399,7 @@ class Names(Exports):
         self.assertEqual(self.rows("SELECT name FROM steps"), [(HOSTILE[0],)])
         self.assertEqual(len(names), 3 * len(HOSTILE))
         self.assertTrue(any(scope and "document.title" in scope for scope in scopes))
-        self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 8)
+        self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 9)
 
     def test_sql_in_a_name_is_not_executed(self) -> None:
         name = "a'); DROP TABLE ops; --"

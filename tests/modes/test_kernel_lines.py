@@ -500,7 +500,7 @@ class Rows(unittest.TestCase):
         shown = text_of(result, "utf-8")
         for label in (
             "(wait: ep_wait_in)",
-            "(wait: copy outside of the regions that wait)",
+            "(wait for a copy elsewhere)",
             "(scalar work, starts of copies)",
             "(vector work without a line)",
             "(spilled registers)",

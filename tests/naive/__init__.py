@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.naive.cycles import cycles_of
-from tests.naive.op import Plane, complete_ops, decode_plane, distinct, plane_name, text_of
+from tests.naive.op import Plane, Span, complete_ops, decode_plane, distinct, plane_name, text_of
 from tests.naive.program import decode_entries
 from tests.naive.step import (
     AbsentError,
@@ -30,6 +30,7 @@ from tests.naive.step import (
     read_picked,
     read_steps,
     whole_capture,
+    without_cut_off,
 )
 from tests.naive.wire import Message, every, fields
 
@@ -82,8 +83,13 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
         raise AbsentError("no_xla_ops_line", available_lines=names)
     on_line = device.events_of("XLA Ops")
     steps, source = read_steps(device, "Steps"), "steps"
+    limit = None
     if not steps:
-        steps, source = read_steps(device, "XLA Modules"), "modules"
+        programs, source = read_steps(device, "XLA Modules"), "modules"
+        steps = without_cut_off(programs)
+        if len(steps) < len(programs):
+            limit = Span(steps[0].on_trace.start, steps[-1].on_trace.end)
+            notes.append("~programs that the capture cuts off")
         cycles = cycles_of(steps)
         if cycles:
             count_starts(cycles, device)
@@ -99,7 +105,13 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
         notes += notes_of_all(steps)
     else:
         notes += notes_of_all(steps, with_pauses=False)
-        usable = [span for e in on_line if e.metadata_id in device.ops and (span := e.on_trace)]
+        usable = [
+            span
+            for e in on_line
+            if e.metadata_id in device.ops
+            and (span := e.on_trace)
+            and (limit is None or limit.holds(span.start))
+        ]
         if not usable:
             raise AbsentError("empty_xla_ops_line")
         if not steps:
@@ -107,6 +119,7 @@ def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
                 "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
             )
         step = whole_capture(steps, usable)
+        step.limit = limit
 
     complete_ops(device, executions_in(device, [step]))
     picked = read_picked(device, options, notes, steps, step)

@@ -58,10 +58,14 @@ class Step:
     on_device: Span | None = None
     n_events: int = 0
     kind: object = None
+    # Without an index: the time without programs that the capture cuts off.
+    limit: Span | None = None
 
     def admits(self, start: int | None) -> bool:
         """Return True if an op that starts at `start` on the trace's clock belongs to the step."""
-        return self.index is None or self.on_trace.holds(start)
+        if self.index is None:
+            return self.limit is None or self.limit.holds(start)
+        return self.on_trace.holds(start)
 
 
 def read_steps(plane: Plane, line_name: str) -> list[Step]:
@@ -85,6 +89,21 @@ def count_starts(steps: list[Step], plane: Plane) -> None:
     starts = [e.start for e in plane.events_of("XLA Ops")]
     for step in steps:
         step.n_events = sum(map(step.on_trace.holds, starts))
+
+
+def without_cut_off(steps: list[Step]) -> list[Step]:
+    """Return the programs without the first and the last if these have fewer ops than all others of
+    their name, which are equal and at least three."""
+    found = []
+    for step in steps:
+        inner = [s.n_events for s in steps[1:-1] if s.name == step.name and s is not step]
+        is_edge = step in (steps[0], steps[-1])
+        is_cut = is_edge and len(inner) > 2 and step.n_events < min(inner) == max(inner)
+        if not is_cut:
+            found.append(step)
+    for i, step in enumerate(found):
+        step.index = i
+    return found
 
 
 def as_busy_as_any(steps: list[Step]) -> list[Step]:

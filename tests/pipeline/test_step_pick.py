@@ -191,3 +191,29 @@ class ExecutionsAsSteps(unittest.TestCase):
     def test_executions_with_numeric_names_have_separate_rows(self) -> None:
         rows = self.answer(name="12")["steps_rollup"]["by_name"]
         self.assertEqual([row["name"] for row in rows], ["12", "jit_g(3)", "<none>"])
+
+
+class CutOffPrograms(unittest.TestCase):
+    def answer(self, n_ops: list[int], *options: str) -> dict[str, Any]:
+        """Return the answer for programs of 100 ps with this many ops, one after the other."""
+        starts = [100 * i + 10 * k for i, n in enumerate(n_ops) for k in range(n)]
+        device = plane(
+            Line("XLA Modules", [Event(8, 100 * i, 100) for i in range(len(n_ops))]),
+            Line("XLA Ops", [Event(7, start, 10) for start in starts]),
+        )
+        device.event_metadata.append(EventMetadata(8, "jit_f(12)"))
+        return answer(encode(Space([device])), "summary", *options)
+
+    def test_programs_at_the_edges_with_fewer_ops_are_no_steps(self) -> None:
+        found = self.answer([2, 5, 5, 5, 4])
+        self.assertEqual([step["n_xla_ops_events"] for step in found["steps"]], [5, 5, 5])
+        self.assertEqual([step["index"] for step in found["steps"]], [0, 1, 2])
+        self.assertIn("left out 2 programs that the capture cuts off", str(found["notes"]))
+        whole = self.answer([2, 5, 5, 5, 4], "--step", "all")
+        self.assertEqual(
+            (whole["step_window_ps"], whole["totals"]["n_events_total"]), ([100, 400], 15)
+        )
+
+    def test_programs_with_other_numbers_of_ops_are_steps(self) -> None:
+        for n_ops in ([2, 5, 5, 4], [5, 5, 5, 5, 5], [4, 5, 6, 5, 4], [2]):
+            self.assertEqual(len(self.answer(n_ops)["steps"]), len(n_ops))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _breakdown.analysis.causes.shared.pauses import READING, Group, cause_of
+from _breakdown.analysis.causes.shared.pauses import Group, cause_of
+from _breakdown.analysis.idle.host_words import READING
 
 REMEDY = (
     "Launch the next step before the result is read: read the loss of the step before, or only"
@@ -16,4 +17,4 @@ REMEDY = (
 def find(groups: Iterable[Group]) -> Iterator[Cause]:
     for group in groups:
         if group.kind == READING:
-            yield cause_of(group, REMEDY, LIKELY if group.reason.is_start else SEEN)
+            yield cause_of(group, REMEDY, SEEN if group.reason.is_certain else LIKELY)

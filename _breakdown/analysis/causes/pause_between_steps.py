@@ -5,18 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _breakdown.analysis.causes.shared.pauses import OTHER, Group, cause_of
+from _breakdown.analysis.causes.shared.pauses import Group, cause_of
+from _breakdown.analysis.idle.host_words import (
+    COLLECTING,
+    COMPILING,
+    LOADING,
+    PROFILING,
+    READING,
+    SAVING,
+    SENDING,
+    Kind,
+)
 
 REMEDY = (
     "Let the host work ahead: load and transfer the next batch, and save checkpoints, in another"
     " thread while the step runs. Do not wait for results (block_until_ready, float(loss), logging)"
     " after each step."
 )
+# What helps against work of other kinds.
+REMEDIES: dict[Kind, str] = {
+    # A server stopped collecting so often with `gc.freeze()` and higher thresholds (JetStream 158).
+    COLLECTING: (
+        "Let Python collect less often: gc.freeze() after the start, higher thresholds"
+        " (gc.set_threshold), or gc.disable() and gc.collect() at times without load."
+    ),
+    LOADING: "Load all programs before the loop: call each once with every shape.",
+    # A server passed fewer leaves and scalars that stay on the device (sglang-jax 1652).
+    SENDING: (
+        "Pass fewer arguments: keep scalars and unchanged arrays on the device, and join small"
+        " arrays into one."
+    ),
+    SAVING: "Save checkpoints asynchronously, and less often.",
+    PROFILING: "Nothing: the profiler itself needs this time.",
+}
 
 
 def find(groups: Iterable[Group]) -> Iterator[Cause]:
     for group in groups:
-        if group.kind == OTHER:
-            # A loop around the steps runs in every pause, so it does not explain one.
-            is_vague = all(call.is_loop for call in group.reason.host.calls)
-            yield cause_of(group, REMEDY, LIKELY if is_vague else SEEN)
+        if group.kind not in (READING, COMPILING):
+            remedy = REMEDIES.get(group.kind, REMEDY)
+            yield cause_of(group, remedy, SEEN if group.reason.is_certain else LIKELY)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
-from _breakdown.analysis.causes.shared.pauses import COMPILING, Group, cause_of
+from _breakdown.analysis.causes.shared.pauses import Group, cause_of
+from _breakdown.analysis.idle.host_words import COMPILING
 
 REMEDY = (
     "Use equal shapes, dtypes, shardings and static arguments in all steps, for example padded"

@@ -123,9 +123,11 @@ class HostActivity:
         counted: Iterable[Window],
         period: Window | None,
     ) -> None:
-        self._host = host
+        self._host, self._launches = host, launches
         self._shown = {
-            self._within(*window): ActivitiesOfWindow(launches.threads_around(*window))
+            self._within(*window): ActivitiesOfWindow(
+                launches.threads_around(*launches.in_host_time(window))
+            )
             for window in shown
         }
         self._windows = Windows(self._within(*window) for window in counted)
@@ -137,7 +139,8 @@ class HostActivity:
                 self._add_activities(window, thread, activities.of_level(level), in_period)
             self._add_stretches(thread)
 
-    def _within(self, start: int, end: int) -> Window:
+    def _within(self, *window: int) -> Window:
+        start, end = self._launches.in_host_time((window[0], window[1]))
         return start - self._host.start, end - self._host.start
 
     def during(self, window: tuple[int, int]) -> list[Activity]:

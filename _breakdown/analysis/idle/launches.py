@@ -1,4 +1,4 @@
-"""Find the host threads that launch a device's programs."""
+"""Find the host threads that launch a device's programs, and the offset of the host's clock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from itertools import accumulate
 from operator import itemgetter
 
 from _breakdown.pipeline.device import MODULES_LINE, Device
-from _breakdown.pipeline.host import CALLER, NO_LAUNCHER, Thread
+from _breakdown.pipeline.host import CALLER, NEVER, NO_LAUNCHER, Thread
+from _breakdown.units import counted, time
 from _proto.trace.joined import AnyPlane
 
 RUN_ID = "run_id"
+# Parts of the names of events in which the host hands an execution to the device, and in which it
+# handles the execution's end.
+_ENQUEUES, _COMPLETES = "Enqueue", "CompleteCallbacks"
 
 
 class Launches:
@@ -35,21 +39,72 @@ class Launches:
         # Running maximum of the ends, so that the list is sorted even if executions overlap.
         self._ends = list(accumulate(map(itemgetter(1), executions), max))
         self._ids = [run_id for _, _, run_id in executions]
-        end_of = {run_id: end for _, end, run_id in executions}
+        span_of = {run_id: (start, end) for start, end, run_id in executions}
         self._threads: dict[int, set[str]] = defaultdict(set)
-        for plane in planes if end_of else ():
+        enqueued, completed = dict[int, int](), dict[int, int]()
+        # Devices can count their executions alike; then it is unknown which is whose.
+        is_shared = False
+        for plane in planes if span_of else ():
             for event in integers_of_events(plane, RUN_ID):
-                if event.start < end_of.get(event.value, event.start):
+                if event.value not in span_of:
+                    continue
+                if event.start < span_of[event.value][1]:
                     self._threads[event.value].add(event.line)
+                if _ENQUEUES in event.name:
+                    is_shared |= event.value in enqueued
+                    enqueued[event.value] = event.start
+                elif _COMPLETES in event.name:
+                    is_shared |= event.value in completed
+                    completed[event.value] = event.start
+        if is_shared:
+            enqueued, completed = {}, {}
+        # How much the host's clock is at least, and at most, ahead of the device's.
+        early = [time - span_of[run_id][0] for run_id, time in enqueued.items()]
+        late = [time - span_of[run_id][1] for run_id, time in completed.items()]
+        least, most = max(early, default=-NEVER), min(late, default=NEVER)
+        self.n_pairs = len(early) + len(late)
+        self.n_contradicting = sum(time > 0 for time in early) + sum(time < 0 for time in late)
+        # If no offset suits all pairs, it is unknown when the host did what.
+        self.contradict = least > most
+        self.offset = 0 if self.contradict else min(max(0, least), most)
+        self._base = device.base
+
+    def in_host_time(self, window: tuple[int, int]) -> tuple[int, int]:
+        start, end = window
+        return start + self.offset, end + self.offset
+
+    def window(self, start: int, end: int) -> tuple[int, int]:
+        """Convert a span of the device, relative to its base time, to absolute times of the
+        host."""
+        return self.in_host_time((start + self._base, end + self._base))
+
+    @property
+    def notes(self) -> list[str]:
+        """Return a note if the clocks of host and device disagree."""
+        n = f"{self.n_contradicting} of {counted(self.n_pairs, 'pair')}"
+        if self.contradict:
+            return [
+                f"programs start before the host launches them, or end after it handles their end,"
+                f" in {n} of launch and execution, which no offset between the clocks mends, so no"
+                " call of the host is named as the cause of a pause"
+            ]
+        if not self.offset:
+            return []
+        return [
+            f"the host's clock is at least {time(abs(self.offset))}"
+            f" {'ahead of' if self.offset > 0 else 'behind'} the device's, as {n} of launch and"
+            " execution show; the host's times are corrected by that"
+        ]
 
     def threads_around(self, start: int, end: int) -> set[str]:
-        """Return the threads that launched both the program before and the program after a gap.
+        """Return the threads that launched both the program before and the program after a gap,
+        which is given in the host's time.
 
         If the gap is inside an execution of a program, this execution counts as the one before and
         after the gap.
         """
-        before = bisect_right(self._starts, start) - 1
-        after = bisect_left(self._ends, end)
+        before = bisect_right(self._starts, start - self.offset) - 1
+        after = bisect_left(self._ends, end - self.offset)
         if before < 0 or after == len(self._ids):
             return set()
         return self._threads[self._ids[before]] & self._threads[self._ids[after]]

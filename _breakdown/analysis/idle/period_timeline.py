@@ -139,13 +139,16 @@ def frames_in(
     only if no other event is in own code.
     """
     names = thread_planes(device.rank) if device.rank else []
-    absolute = [(start + device.base, end + device.base) for start, end in pauses]
-    longest = max(absolute, key=lambda pause: pause[1] - pause[0])
     try:
         planes = [device.trace.plane(name) for name in names]
+        launches = Launches(device, planes)
+        if launches.contradict:
+            return None, []
+        absolute = [launches.window(*pause) for pause in pauses]
         host = Host(planes, absolute)
-        carriers = Launches(device, planes).threads_around(*longest)
-        shift = host.start - device.base
+        longest = max(absolute, key=lambda pause: pause[1] - pause[0])
+        carriers = launches.threads_around(*longest)
+        shift = host.start - device.base - launches.offset
         found = []
         for thread in host.threads():
             level = launch_level(thread, carriers)

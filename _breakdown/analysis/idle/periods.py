@@ -19,7 +19,7 @@ _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
 class Pause(NamedTuple):
-    """A time between two steps in which no step runs, on the trace's clock."""
+    """A time between two steps, or two programs of a cycle, on the trace's clock."""
 
     start: int
     end: int
@@ -66,6 +66,8 @@ class Periods(NamedTuple):
     # None if the step is the whole capture, which contains the pauses.
     picked: StepEvent | None
     pauses: list[Pause]
+    # Times between the programs of a cycle, which belong to the step.
+    inside: list[Pause]
     # True for steps of several kinds, such as different programs, which have no common period.
     is_mixed: bool
 
@@ -172,7 +174,15 @@ def periods_of(device: Device, picked: StepEvent | None) -> Periods | None:
         if pairs[gap][0].start <= start:
             pauses.append(Pause(start, end, gap))
     is_mixed = device.step_source != STEPS and len({step.kind for step, _ in pairs}) > 1
-    return Periods(pairs, picked, pauses, is_mixed)
+    inside = [
+        Pause(start, end, gap)
+        for gap, (step, _) in enumerate(pairs)
+        for start, end in complement(
+            union((program.start, program.end) for program in step.programs), (step.start, step.end)
+        )
+        if step.programs
+    ]
+    return Periods(pairs, picked, pauses, inside, is_mixed)
 
 
 def periods_by_index(device: Device) -> dict[int, int]:

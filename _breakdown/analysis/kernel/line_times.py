@@ -134,10 +134,9 @@ def way(schedule: Schedule, first: int, last: int) -> list[Span]:
     """Return the bundles from one marker to the next; nothing if there is no way."""
     if first < last:
         return [(first, last)]
-    around = [(loop.end - loop.start, loop) for loop in schedule.loops]
-    around = [(n, loop) for n, loop in around if loop.start <= last <= first < loop.end]
+    around = [loop for loop in schedule.loops if loop.start <= last <= first < loop.end]
     if around:
-        _, innermost = min(around, key=lambda pair: pair[0])
+        innermost = min(around, key=lambda loop: loop.end - loop.start)
         return [(first, innermost.end), (innermost.start, last)]
     return [(first, first + 1)] if first == last else []
 

@@ -15,6 +15,9 @@ MS = 10**9
 # There are three steps of 80 ms, with pauses of 20 ms.
 STEPS = [(str(i), 100 * i * MS, 80 * MS) for i in range(3)]
 FEED = "$feed.py:17 get_batch"
+LAUNCH = "PjitFunction(f)"
+# The thread launches the steps at the end of the pauses.
+LAUNCHES = [(LAUNCH, 99, 100), (LAUNCH, 199, 200)]
 TOKENIZE = "$feed.py:44 tokenize"
 
 
@@ -24,7 +27,7 @@ def device(steps: list[tuple[str, int, int]] = STEPS) -> Plane:
 
 def thread(*calls: tuple[str, int, int], name: str = "main") -> Calls:
     """Return a thread that launches programs; `calls` have times in milliseconds."""
-    launch = ("PjitFunction(f)", -2 * MS, -MS)
+    launch = (LAUNCH, -2 * MS, -MS)
     return name, [launch, *((call, start * MS, end * MS) for call, start, end in calls)]
 
 
@@ -75,7 +78,9 @@ class PauseBetweenSteps(unittest.TestCase):
         hook, save = ("$hooks.py:61 on_step", 75, 99), ("$save.py:58 save", 76, 99)
         numpy, lock = ("$fromnumeric.py:207 sum", 77, 99), ("$threading.py:9 wait", 78, 99)
         self.assertEqual(lines(thread(hook, save, numpy)), ("save.py:58", "fromnumeric.py:207"))
-        self.assertEqual(lines(thread(hook, save, lock)), ("save.py:58", "threading.py:9"))
+        self.assertEqual(
+            lines(thread(hook, save, lock, *LAUNCHES)), ("save.py:58", "threading.py:9")
+        )
         self.assertEqual(lines(thread(hook, numpy))[0], "hooks.py:61")
         frozen = ("$<frozen abc>:3 check", 76, 99)
         self.assertEqual(lines(thread(hook, frozen))[0], "hooks.py:61")
@@ -160,12 +165,10 @@ class PauseBetweenSteps(unittest.TestCase):
     def test_calls_outside_the_thread_that_launches_programs_are_ignored(self) -> None:
         writer: Calls = ("writer", [("$write.py:1 write", 0, 100 * MS)])
         self.assertEqual(lines(writer, thread((FEED, 50, 99))), ("feed.py:17", "feed.py:17"))
-        found = row(writer, thread((FEED, 50, 89)))
+        found = row(writer, thread((FEED, 50, 89), *LAUNCHES))
         assert found is not None
         self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
-        self.assertIn(
-            "No single call of the thread that launches the steps covers half", found["says"]
-        )
+        self.assertIn("No single call on the way to the next launch covers half", found["says"])
 
     def test_pause_without_host_events_has_no_line(self) -> None:
         for threads in ((), (thread((FEED, 0, 70)),)):
@@ -180,6 +183,13 @@ class PauseBetweenSteps(unittest.TestCase):
         data = encode(Space([device(), damaged]))
         (found,) = answer(data, "bottleneck")["causes"]
         self.assertIn("no host events in that time", found["says"])
+
+    def test_wait_of_a_thread_that_launched_the_step_before_is_no_reason(self) -> None:
+        # The thread waits for a result of an earlier step while the next one is queued.
+        found = row(thread(("$array.py:615 _value", 50, 150)))
+        assert found is not None
+        self.assertEqual((found["source_user"], found["confidence"]), (None, "likely"))
+        self.assertIn("The next step was launched before", found["says"])
 
     def test_pause_below_half_a_percent_is_not_reported(self) -> None:
         for pause, is_cause in ((5 * MS, True), (5 * MS - 1, False)):
@@ -212,6 +222,7 @@ class SeveralReasons(unittest.TestCase):
         for i, (pause, call) in enumerate(zip(pauses, calls * len(pauses), strict=False), 1):
             if pause:
                 events.append((call, end - 3, end + pause - 1))
+                events.append((LAUNCH, end + pause - 1, end + pause))
             steps.append((str(i), (end + pause) * MS, 80 * MS))
             end += 80 + pause
         main = ("$train.py:20 main", -10, end)
@@ -270,7 +281,7 @@ class SeveralReasons(unittest.TestCase):
         self.assertEqual(cause["evidence"]["pauses"]["n"], 1)
         self.assertIn(
             "The device waits 300.0 ms a single time, after the step with index 3 (29.4 % of the"
-            " time), while the host is in save.py:7 save.",
+            " time), while the host saves a checkpoint in save.py:7 save.",
             cause["says"],
         )
         self.assertIn(
@@ -307,7 +318,8 @@ class SeveralReasons(unittest.TestCase):
         calls = ["$fromnumeric.py:7 sum", "$threading.py:9 wait"]
         _, causes = self.found(self.capture([10, 40] * 3, *calls))
         self.assertEqual([row["source_user"] for row in causes], ["train.py:20"] * 2)
-        self.assertIn("train.py:20 main > threading.py:9 wait.", causes[0]["says"])
+        self.assertIn("only waits, in train.py:20 main > threading.py:9 wait,", causes[0]["says"])
+        self.assertEqual([row["confidence"] for row in causes], ["likely", "seen"])
         self.assertIn("train.py:20 main > fromnumeric.py:7 sum.", causes[1]["says"])
 
     def test_pauses_before_and_after_a_step_of_another_name_have_their_own_reasons(self) -> None:

@@ -1,32 +1,38 @@
-"""Find the calls of the host's threads that cover most of each pause between steps."""
+"""Find what the host does in each pause: the calls on the critical path to the next launch."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
-from _breakdown.analysis.idle.launches import NO_LAUNCH, Launches, launch_level
+from _breakdown.analysis.idle.critical_path import CriticalPaths, Lane, Node, Part, calls_with
+from _breakdown.analysis.idle.host_words import OTHER, READING, SENDING, Kind, is_wait, kind_of
+from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import Pause, Periods
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.device import Device
-from _breakdown.pipeline.host import NO_LAUNCHER, Host, Thread, Track, launch_rank
+from _breakdown.pipeline.device import STEPS, Device
+from _breakdown.pipeline.host import CALLS_PROGRAM, NOBODY, Host
 from _breakdown.pipeline.host_frames import Frame, frame_of
 from _proto.errors import Damage
 from _proto.trace.trace import thread_planes
 
-Window = tuple[int, int]
+# A call with this many arguments needs more time to send them than for anything else.
+_MANY_ARGUMENTS = 16
+# Calls that contain this part of the work in question are named.
+_NEARLY_ALL_PCT = 95
 
 
 class Call(NamedTuple):
-    """An event of a thread that covers at least half of a pause, or its start."""
+    """A call on the critical path to the next launch."""
 
     start: int
     end: int
     name: str
     # True if the call also launches a program, or contains at least one other step.
     is_loop: bool
-    # True if the call ends before the pause does, so that the next step can wait for it.
-    ends: bool
+    # Its time in the pause.
+    time: int
 
     @property
     def frame(self) -> Frame | None:
@@ -42,99 +48,155 @@ class Call(NamedTuple):
         return self.name.removeprefix("$")
 
 
-class Calls(NamedTuple):
-    """The calls of a thread that cover at least half of a pause, and those at its start."""
-
-    covering: list[Call]
-    at_start: list[Call]
-
-
 class HostInPause(NamedTuple):
-    """The calls of a launching thread during a pause, outermost first."""
+    """The host's work during a pause."""
 
+    kind: Kind
+    # The calls that contain the work, outermost first; empty if no call contains half of the pause.
     calls: list[Call]
-    # The calls during which the pause begins, outermost first.
+    # Names of the calls inside the last one that take most of its time.
+    inner: list[str]
+    thread: str | None
+    # The launching thread and the call in which it waits for `thread`; None if it does not wait.
+    waiting: tuple[str, str] | None
+    # True if no thread is known to work: the launching thread waits for half of the pause.
+    only_waits: bool
+    # The number of arguments that are sent, if this is the work, and the call of the program.
+    n_arguments: int
+    sent_to: str
+    # True if a wait of the launching thread is assumed, because no event tells of it.
+    is_assumed: bool
+    # True if the next program was launched before the pause, so that no wait delays it.
+    launched_before: bool
+    # The calls of the launching thread during which the pause begins, outermost first.
     at_start: list[Call]
     # True if any thread has an event during the pause.
     is_known: bool
 
 
-def hosts_in(device: Device, periods: Periods, pauses: Sequence[Pause]) -> list[HostInPause]:
-    """Return what the host does during each pause. Of several threads, take the first of those that
-    most likely launch the programs before and after the pause."""
+UNKNOWN = HostInPause(
+    kind=OTHER,
+    calls=[],
+    inner=[],
+    thread=None,
+    waiting=None,
+    only_waits=False,
+    n_arguments=0,
+    sent_to="",
+    is_assumed=False,
+    launched_before=False,
+    at_start=[],
+    is_known=False,
+)
+
+
+def hosts_in(
+    device: Device, periods: Periods, pauses: Sequence[Pause]
+) -> tuple[list[HostInPause], list[str]]:
+    """Return what the host does during each pause, and notes on clocks that disagree."""
     names = thread_planes(device.rank) if device.rank else []
-    windows = [(pause.start + device.base, pause.end + device.base) for pause in pauses]
-    # The lowest launch level of all threads, and the calls of a thread of this level.
-    found: list[tuple[int, Calls]] = [(NO_LAUNCH, Calls([], []))] * len(pauses)
     # A call that is longer than two periods contains a whole step.
     loop = 2 * max(periods.durations)
     try:
         planes = [device.trace.plane(name) for name in names]
-        host = Host(planes, windows)
         launches = Launches(device, planes)
-        carriers = [launches.threads_around(*window) for window in windows]
-        all_carriers = set().union(*carriers)
-        names_launch = any(
-            launch_rank(name) < NO_LAUNCHER
-            for plane in planes
-            for _, name in plane.metadata_names()
-        )
-        for thread in host.threads():
-            launching = thread.launch_rank < NO_LAUNCHER or thread.name in all_carriers
-            if names_launch and not launching:
-                # Another thread is more likely to launch the steps.
-                continue
-            calls = calls_in(thread, host, windows, loop)
-            for i in range(len(windows)) if launching else calls:
-                level = launch_level(thread, carriers[i])
-                if level < found[i][0] or (level == found[i][0] and not found[i][1].covering):
-                    found[i] = level, calls.get(i, Calls([], []))
+        if launches.contradict:
+            return [UNKNOWN] * len(pauses), launches.notes
+        windows = [launches.window(pause.start, pause.end) for pause in pauses]
+        host = Host(planes, windows)
+        paths = CriticalPaths(host, launches)
     except Damage:
-        return [HostInPause([], [], is_known=False)] * len(pauses)
-    return [
-        HostInPause(*calls, host.overlaps(*window))
-        for (_, calls), window in zip(found, windows, strict=True)
-    ]
+        return [UNKNOWN] * len(pauses), []
+    programs = {}
+    if device.step_source != STEPS:
+        ran = (program for step in device.steps for program in step.programs or [step])
+        programs = {program.start: program.name for program in ran}
+    found = []
+    for pause, window in zip(pauses, windows, strict=True):
+        path = paths.of(window, programs.get(pause.end))
+        of_pause = host_of(path.parts, pause.duration, loop)
+        at_start: list[Call] = []
+        before = path.launched_before and (
+            of_pause.only_waits or of_pause.kind == READING or not of_pause.calls
+        )
+        if before:
+            of_pause = of_pause._replace(kind=OTHER, calls=[], only_waits=False)
+        elif path.launcher:
+            lane = path.launcher
+            place = lane.track.place_at(window[0] - host.start)
+            around = [place, *lane.track.enclosing(place, 99)] if place != NOBODY else []
+            at_start = [call_of(lane, each, 0, loop) for each in reversed(around)]
+        waiting = None
+        if path.launcher and path.waiting is not None:
+            waiting = path.launcher.thread, path.launcher.outermost_wait(path.waiting)
+        found.append(
+            of_pause._replace(
+                waiting=waiting if of_pause.thread != (waiting or ("",))[0] else None,
+                at_start=at_start,
+                is_assumed=path.is_assumed,
+                launched_before=before,
+                is_known=host.overlaps(*window),
+            )
+        )
+    return found, launches.notes
 
 
-def calls_in(thread: Thread, host: Host, windows: Sequence[Window], loop: int) -> dict[int, Calls]:
-    """Return the thread's events that cover at least half of a window, or its start, outermost
-    first, by the index of the window. Windows must not overlap. Calls longer than `loop` are
-    loops."""
-    order = sorted(range(len(windows)), key=windows.__getitem__)
-    starts = [windows[i][0] - host.start for i in order]
-    ends = [windows[i][1] - host.start for i in order]
-    calls: dict[int, Calls] = {}
-    for track in thread.tracks:
-        launched = launches_on(track, host)
-        for start, end, name in zip(track.starts, track.ends, track.names):  # noqa: B905
-            place = bisect_right(ends, start)
-            while place < len(order) and starts[place] < end:
-                first, last = starts[place], ends[place]
-                is_covering = 2 * (min(end, last) - max(start, first)) >= last - first
-                if is_covering or start <= first:
-                    is_loop = end - start > loop or (
-                        (n := bisect_left(launched, start)) < len(launched) and launched[n] < end
-                    )
-                    call = Call(start, end, host.names[name], is_loop, end <= last)
-                    known = calls.setdefault(order[place], Calls([], []))
-                    if is_covering:
-                        known.covering.append(call)
-                    if start <= first:
-                        known.at_start.append(call)
-                place += 1
-    # The calls of a single track are already sorted.
-    for found in calls.values() if len(thread.tracks) > 1 else ():
-        for of_window in found:
-            of_window.sort(key=lambda call: (call.start, -call.end))
-    return calls
+def host_of(parts: Sequence[Part], duration: int, loop: int) -> HostInPause:
+    """Return what the parts of a pause's critical path say about the pause."""
+    by_kind: Counter[Kind] = Counter()
+    by_thread: Counter[str] = Counter()
+    waits = 0
+    for part in parts:
+        by_kind[part.kind] += part.time
+        waits += part.time if is_wait(part.lane.name(part.place)) else 0
+    kind: Kind = next((kind for kind, of in by_kind.items() if 2 * of >= duration), OTHER)
+    if kind != OTHER:
+        parts = [part for part in parts if part.kind == kind]
+    for part in parts:
+        by_thread[part.lane.thread] += part.time
+    thread = max(by_thread, key=by_thread.__getitem__, default=None)
+    parts = [part for part in parts if part.lane.thread == thread]
+    least = (duration + 1) // 2
+    if kind != OTHER and thread is not None:
+        least = _NEARLY_ALL_PCT * by_thread[thread] // 100
+    nodes, below = calls_with(parts, max(least, 1))
+    sent_to, n_arguments = sent_in(nodes, parts) if kind in (OTHER, SENDING) else ("", 0)
+    if n_arguments >= _MANY_ARGUMENTS:
+        kind = SENDING
+    inner = [node for node in below if nodes and 10 * node.time >= nodes[-1].time]
+    return HostInPause(
+        kind=kind,
+        calls=[call_of(node.lane, node.place, node.time, loop) for node in nodes],
+        inner=list(dict.fromkeys(node.name for node in inner if kind_of(node.name) == OTHER)),
+        thread=thread,
+        waiting=None,
+        only_waits=2 * waits >= duration,
+        n_arguments=n_arguments,
+        sent_to=sent_to,
+        is_assumed=False,
+        launched_before=False,
+        at_start=[],
+        is_known=True,
+    )
 
 
-def launches_on(track: Track, host: Host) -> list[int]:
-    """Return the starts of a track's events that launch programs, sorted."""
-    ranks = {name: launch_rank(host.names[name]) for name in set(track.names) if name >= 0}
-    return [
-        start
-        for start, name in zip(track.starts, track.names)  # noqa: B905
-        if ranks.get(name, NO_LAUNCHER) < NO_LAUNCHER
-    ]
+def call_of(lane: Lane, place: int, time: int, loop: int) -> Call:
+    start, end = lane.track.starts[place], lane.track.ends[place]
+    n = bisect_left(lane.launched, start)
+    is_loop = end - start > loop or (n < len(lane.launched) and lane.launched[n] < end)
+    return Call(start, end, lane.name(place), is_loop, time)
+
+
+def sent_in(nodes: Sequence[Node], parts: Sequence[Part]) -> tuple[str, int]:
+    """Return the call of a program among the calls, and the number of arguments that it sends."""
+    calls = [node for node in nodes if node.name.startswith(CALLS_PROGRAM)]
+    if not calls:
+        return "", 0
+    lane, track = calls[0].lane, calls[0].lane.track
+    begin, end = track.starts[calls[0].place], track.ends[calls[0].place]
+    sent = {
+        part.place
+        for part in parts
+        if part.lane is lane and begin <= track.starts[part.place] < end and part.kind == SENDING
+    }
+    return calls[0].name.removeprefix(CALLS_PROGRAM).strip("()"), len(sent)

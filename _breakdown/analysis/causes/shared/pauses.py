@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Literal
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from _breakdown.analysis.arrays.engine import Gain
 from _breakdown.analysis.causes import SMALLEST_PART
@@ -15,36 +15,50 @@ from _breakdown.analysis.causes.shared.cause import (
 )
 from _breakdown.analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
 from _breakdown.analysis.causes.shared.sentences import listed
+from _breakdown.analysis.idle.host_words import (
+    COLLECTING,
+    COMPILING,
+    LOADING,
+    OTHER,
+    PROFILING,
+    READING,
+    SAVING,
+    SENDING,
+    TRANSFERRING,
+    Kind,
+    kind_of,
+)
 from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
 from _breakdown.analysis.rows import occurrences_row
 from _breakdown.light import NamedTuple
-from _breakdown.pipeline.host_frames import OwnFiles, is_ambiguous
-from _breakdown.units import percentage, span, time
+from _breakdown.pipeline.host_frames import OwnFiles, frame_of, is_ambiguous
+from _breakdown.units import counted, part_of, percentage, span, time
 
 # A sentence names at most this many calls, with at most this many characters.
 _N_CALLS_NAMED, _LONGEST_CHAIN = 7, 110
-
-Kind = Literal["compiling", "reading", "other"]
-COMPILING: Final = "compiling"
-READING: Final = "reading"
-OTHER: Final = "other"
-# Functions of JAX that wait for a result of the device, and profiler events inside them.
-_READERS = frozenset(
-    "_value __array__ __bool__ __float__ __index__ __int__ _item item tolist device_get _device_get"
-    " block_until_ready try_to_block".split()
-)
-_READER_EVENTS = ("np.asarray(jax.Array)", "Buffer::Await")
-# Functions of JAX that lower or compile a program, and profiler events inside them.
-_COMPILERS = frozenset(
-    "_cached_compilation _pjit_lower _resolve_and_lower backend_compile backend_compile_and_load"
-    " compile_or_get_cached lower_sharding_computation".split()
-)
-_COMPILER_EVENTS = ("Client::Compile", "Client::CompileAndLoad", "lower_sharding_computation")
+# Pauses have two modes if the shortest of the long ones is this many times the longest of the short
+# ones.
+_BETWEEN_MODES = 3
+# What the host does, by kind.
+_DOES: dict[Kind, str] = {
+    COLLECTING: "collects garbage",
+    COMPILING: "compiles a program",
+    LOADING: "loads a program",
+    READING: "waits for a result",
+    SENDING: "sends arguments",
+    TRANSFERRING: "transfers arrays",
+    SAVING: "saves a checkpoint",
+    PROFILING: "writes the profile",
+    OTHER: "is",
+}
+# Pauses of these kinds have one reason, wherever they occur.
+_ANYWHERE = (COLLECTING, COMPILING, LOADING, PROFILING)
+# Pauses of these kinds are causes of their own.
+_NAMED = (*_ANYWHERE, READING)
 
 
 class Reason(NamedTuple):
-    """The calls during a pause, outermost first, and the reported one, or None if no call is in own
-    code."""
+    """The host's work during a pause, and the reported call, or None if no call is in own code."""
 
     host: HostInPause
     reported: Call | None
@@ -53,18 +67,19 @@ class Reason(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Return what the host does, judged by the innermost call that tells."""
-        return next((kind for call in reversed(self.host.calls) if (kind := kind_of(call))), OTHER)
+        return self.host.kind
 
     @property
     def key(self) -> tuple[str | None, ...]:
         """Return what is equal for pauses in which the host does the same."""
-        return (self.kind, *self._place)
+        kind = self.kind if self.kind in _NAMED else OTHER
+        place = () if self.kind in _ANYWHERE else self._place
+        return (kind, self.host.thread if self.host.calls else None, *place)
 
     @property
     def _place(self) -> tuple[str | None, ...]:
         reported = self.reported
-        if reported and not reported.is_loop:
+        if reported and (not reported.is_loop or self.kind != OTHER):
             return (reported.name,)
         # A loop that launches steps also does other things; the next call tells which.
         inner = [call.name for call in self.inner if not call.is_loop]
@@ -76,15 +91,27 @@ class Reason(NamedTuple):
         calls = self.host.calls
         return calls[calls.index(self.reported) + 1 :] if self.reported else calls
 
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the host was seen to work on something that explains the pause. A loop
+        around the steps runs in every pause, so it does not explain one."""
+        is_vague = all(call.is_loop for call in self.host.calls) and self.kind == OTHER
+        host = self.host
+        return not (is_vague or self.is_start or host.only_waits or host.is_assumed)
+
 
 class Group(NamedTuple):
     """Pauses in which the host does the same, and the reason of the longest. `is_single` is true
     for a pause that is a cause of its own."""
 
     pauses: list[Pause]
+    # Time of the named work in these pauses.
+    work: list[int]
     reason: Reason
     is_single: bool
     periods: Periods
+    # Time that the pauses cost a step.
+    gain: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -94,23 +121,51 @@ class Group(NamedTuple):
 def groups_of(facts: StepFacts) -> list[Group]:
     """Group the pauses between steps; return nothing if they are too short to be a cause."""
     periods = facts.periods
-    if not periods or not periods.mean_pause * SMALLEST_PART >= periods.mean > 0:
+    if not periods:
+        return []
+    pauses = sorted([*periods.pauses, *periods.inside], key=lambda pause: -pause.duration)
+    if not periods.mean_of(pauses) * SMALLEST_PART >= periods.mean > 0:
         return []
     asked = facts.context.request.mode_options.get("own") or ()
     stacks = {op.stored_stack for op in facts.step.ops if op.stored_stack}
     files = OwnFiles(asked, stacks)
-    pauses = sorted(periods.pauses, key=lambda pause: -pause.duration)
-    reasons = reasons_of(hosts_in(facts.step.device, periods, pauses), files)
-    reasons = [with_start(reason, files) for reason in reasons]
+    hosts, notes = hosts_in(facts.step.device, periods, pauses)
+    facts.context.note(*notes)
+    reasons = [with_start(Reason(host, reported_call(host.calls, files)), files) for host in hosts]
     single = single_pause(periods)
     groups: dict[tuple[bool, tuple[str | None, ...]], Group] = {}
     for pause, reason in zip(pauses, reasons, strict=True):
-        is_single = pause.gap == single
-        group = groups.setdefault((is_single, reason.key), Group([], reason, is_single, periods))
+        key = pause.gap == single, reason.key
+        group = groups.setdefault(key, Group([], [], reason, key[0], periods))
         group.pauses.append(pause)
-    largest = max(groups.values(), key=lambda group: periods.mean_of(group.pauses))
-    facts.context.note(*note_on_names(largest))
-    return list(groups.values())
+        group.work.append(reason.host.calls[-1].time if reason.host.calls else 0)
+        groups[key] = group._replace(reason=common_reason(group.reason, reason, files))
+    ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
+    facts.context.note(*note_on_names(ranked[0]))
+    return with_gains(ranked)
+
+
+def with_gains(groups: Iterable[Group]) -> list[Group]:
+    """Add the gains, which are rounded so that they add up to the time of all pauses."""
+    found, above = [], list[Pause]()
+    for group in groups:
+        before = group.periods.cost_of(above) if above else 0
+        above += group.pauses
+        found.append(group._replace(gain=group.periods.cost_of(above) - before))
+    return found
+
+
+def common_reason(first: Reason, other: Reason, files: OwnFiles) -> Reason:
+    """Return the reason of two pauses of one group: that of the first, in the calls of both."""
+    if first.reported == other.reported or first.kind not in _ANYWHERE:
+        return first
+    both = zip(first.host.calls, other.host.calls, strict=False)
+    calls = [call for call, _ in takewhile(lambda pair: pair[0].name == pair[1].name, both)]
+    if len(calls) == len(first.host.calls):
+        return first
+    inner = [reason.host.calls[len(calls)].name for reason in (first, other)[:1]]
+    host = first.host._replace(calls=calls, inner=inner)
+    return Reason(host, reported_call(calls, files))
 
 
 def with_start(reason: Reason, files: OwnFiles) -> Reason:
@@ -118,33 +173,21 @@ def with_start(reason: Reason, files: OwnFiles) -> Reason:
 
     Such a call ends shortly after the step: then the thread goes on and launches the next step.
     """
-    if any(not call.is_loop for call in reason.host.calls if call.ends):
+    at_start = reason.host.at_start
+    is_explained = any(not call.is_loop for call in reason.host.calls) or reason.kind != OTHER
+    if is_explained or not at_start:
         return reason
-    host = reason.host._replace(calls=reason.host.at_start)
-    started = Reason(host, reported_call(host, files), is_start=True)
-    return started if started.kind == READING else reason
-
-
-def kind_of(call: Call) -> Kind | None:
-    """Return the kind of pause that a call explains, or None if it can be anything.
-
-    A call that ends after the pause waits for the next step, so the pause is not due to it.
-    """
-    if not call.ends:
-        return None
-    frame = call.frame
-    if (frame.function in _COMPILERS) if frame else call.name.endswith(_COMPILER_EVENTS):
-        return COMPILING
-    if (frame.function in _READERS) if frame else call.name.endswith(_READER_EVENTS):
-        return READING
-    return None
+    if not any(kind_of(call.name) == READING for call in at_start):
+        return reason
+    host = reason.host._replace(calls=at_start, kind=READING)
+    return Reason(host, reported_call(at_start, files), is_start=True)
 
 
 def single_pause(periods: Periods) -> int | None:
     """Return the index of the gap that contains more than half of the time between steps, and at
     least twice as much as any other gap. Return None if there is no such gap, or only one gap,
     which does not show how often the pause occurs."""
-    times = periods.by_gap(periods.pauses)
+    times = periods.by_gap([*periods.pauses, *periods.inside])
     if len(times) < 2:
         return None
     *_, second, longest = sorted(times)
@@ -152,23 +195,9 @@ def single_pause(periods: Periods) -> int | None:
     return times.index(longest) if is_single else None
 
 
-def reasons_of(hosts: Iterable[HostInPause], files: OwnFiles) -> list[Reason]:
-    # The place of the reported call depends only on names and loops, which most pauses share.
-    places: dict[object, int | None] = {}
-    reasons = []
-    for host in hosts:
-        key = tuple([(call.name, call.is_loop) for call in host.calls])
-        if key not in places:
-            reported = reported_call(host, files)
-            places[key] = host.calls.index(reported) if reported else None
-        place = places[key]
-        reasons.append(Reason(host, None if place is None else host.calls[place]))
-    return reasons
-
-
-def reported_call(host: HostInPause, files: OwnFiles) -> Call | None:
+def reported_call(calls: Sequence[Call], files: OwnFiles) -> Call | None:
     """Return the call to report, or None if no call is in own code."""
-    with_line = [(call, call.frame.file) for call in host.calls if call.frame]
+    with_line = [(call, call.frame.file) for call in calls if call.frame]
     asked = [call for call in with_line if files.is_asked_for(call[1])]
     own = asked or [call for call in with_line if files.is_own(call[1])]
     if not own:
@@ -189,55 +218,111 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
     host, reported = group.reason.host, group.reason.reported
     lines = [call.frame.line for call in host.calls if call.frame]
-    gain = periods.cost_of(group.pauses)
     return Cause(
-        f"{when(occurrences, group, periods)}{what_host_does(group.reason)}",
+        f"{when(occurrences, group)}{what_host_does(group)}",
         what_helps,
         confidence,
-        measured=Gain.exactly(gain),
+        measured=gain_of(group),
         place=Place(
             reported.frame.line if reported and reported.frame else None,
             lines[-1] if lines else None,
         ),
-        evidence={"pauses": occurrences_row(occurrences)},
+        evidence={
+            "pauses": occurrences_row(occurrences),
+            "thread": host.thread if host.calls else None,
+            "waiting_thread": host.waiting[0] if host.waiting and host.calls else None,
+        },
         period_ps=periods.mean if periods.picked else None,
     )
 
 
-def when(occurrences: Occurrences, group: Group, periods: Periods) -> str:
+def gain_of(group: Group) -> Gain:
+    """Return the time of the pauses; at least that of the work, which can leave other work."""
+    periods = group.periods
+    if not group.reason.host.calls:
+        return Gain.at_most(group.gain)
+    work = sum(group.work)
+    low = work if periods.picked is None else work // periods.n_gaps
+    return Gain(group.gain, min(low, group.gain), group.gain)
+
+
+def when(occurrences: Occurrences, group: Group) -> str:
     """Return how long and how often the device waits."""
-    gain, period = time(periods.mean_of(group.pauses)), time(periods.mean)
+    periods = group.periods
+    gain, period = time(group.gain), time(periods.mean)
     share = percentage(occurrences.share or 0)
+    modes = modes_of([time for time in periods.by_gap(group.pauses) if time])
     if len(occurrences.gaps) == occurrences.n_gaps:
-        return f"The device waits {gain} between steps ({share} of the {period} period)"
+        each = f"; {modes}" if modes else ""
+        if periods.picked is None:
+            gain = time(periods.mean_of(group.pauses))
+        what = "programs" if periods.inside else "steps"
+        return f"The device waits {gain} between {what} ({share} of the {period} period{each})"
     how_long = span(occurrences.shortest, occurrences.longest)
-    return f"The device waits {how_long} {occurrences.when} ({share} of the time)"
+    each = f": {modes}" if modes else ""
+    return f"The device waits {how_long} {occurrences.when} ({share} of the time{each})"
 
 
-def what_host_does(reason: Reason) -> str:
-    """Return the end of the message about the pause: what the host does during it."""
-    host, reported = reason.host, reason.reported
-    if host.calls:
-        # Omit the loops around the step, unless the pause is in a loop itself.
-        calls = [call for call in host.calls if call is reported or not call.is_loop]
-        chain = chain_of(calls or host.calls)
-        if reason.is_start:
-            return (
-                f". At the start of the pause, the host still waits for a result in {chain}, and"
-                " launches the next step only afterwards."
-            )
-        call = reported or (calls or host.calls)[0]
-        took = time(call.end - call.start)
-        return f", while the host is in {chain}. The call of {call.function} takes {took}."
-    if host.is_known:
-        return (
-            ". No single call of the thread that launches the steps covers half of this"
-            " pause; `idle --step all` lists what the host did."
-        )
+def modes_of(times: Iterable[int]) -> str:
+    """Return how many pauses are short and how many long, if none is in between; else an empty
+    text."""
+    ranked = sorted(times)
+    n = max(range(1, len(ranked)), key=lambda i: ranked[i] / ranked[i - 1], default=0)
+    if not n or ranked[n] < _BETWEEN_MODES * ranked[n - 1]:
+        return ""
     return (
-        ". The capture has no host events in that time, so the reason is unknown; the"
-        " device may also wait for another device or host."
+        f"{counted(n, 'gap')} of {span(ranked[0], ranked[n - 1])},"
+        f" {len(ranked) - n} of {span(ranked[n], ranked[-1])}"
     )
+
+
+def what_host_does(group: Group) -> str:
+    """Return the end of the message about pauses: what the host does during them."""
+    reason = group.reason
+    host, reported = reason.host, reason.reported
+    if not host.is_known:
+        return (
+            ". The capture has no host events in that time, so the reason is unknown; the"
+            " device may also wait for another device or host."
+        )
+    if host.launched_before:
+        return (
+            ". The next step was launched before, so the host does not delay it; the device may"
+            " wait for its inputs or for other devices."
+        )
+    if not host.calls:
+        return (
+            ". No single call on the way to the next launch covers half of this pause; `idle --step"
+            " all` lists what the host did."
+        )
+    # Omit the loops around the step, unless the pause is in a loop itself.
+    calls = [call for call in host.calls if call is reported or not call.is_loop] or host.calls
+    chain = chain_of(calls)
+    if reason.is_start:
+        return (
+            f". At the start of the pause, the host still waits for a result in {chain}, and"
+            " launches the next step only afterwards."
+        )
+    if host.only_waits:
+        return (
+            f". The thread that launches the steps only waits, in {chain}, and the trace shows no"
+            " work on another thread that ends when the wait ends."
+        )
+    does = _DOES[host.kind]
+    if host.kind == SENDING and host.n_arguments:
+        does = f"sends {counted(host.n_arguments, 'argument')} to {host.sent_to}"
+    inner = [frame.function for name in host.inner if (frame := frame_of(name))]
+    below = f" ({listed(inner[:3])})" if inner and host.kind == COLLECTING else ""
+    if host.waiting:
+        thread, name = host.waiting
+        took = part_of(sum(group.work), sum(pause.duration for pause in group.pauses))
+        return (
+            f", while thread {host.thread} {does} in {chain}{below}: {took} in all. Thread {thread}"
+            f", which launches the steps, waits for it in {name.removeprefix('$')}."
+        )
+    call = reported or calls[0]
+    took = time(call.end - call.start)
+    return f", while the host {does} in {chain}{below}. The call of {call.function} takes {took}."
 
 
 def chain_of(calls: list[Call]) -> str:

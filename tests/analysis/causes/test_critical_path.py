@@ -1,0 +1,250 @@
+"""Test which thread's work a pause waits for: the critical path to the next launch."""
+
+from __future__ import annotations
+
+import itertools
+import unittest
+from typing import Any
+
+from tests.builders.host_threads import (
+    LAUNCH,
+    MS,
+    PERIOD,
+    STEP,
+    US,
+    Call,
+    N,
+    device,
+    each_pause,
+    host,
+    launching,
+)
+from tests.builders.xspace import (
+    Event,
+    EventMetadata,
+    Line,
+    Space,
+    Stat,
+    StatMetadata,
+    encode,
+    tpu_plane,
+    uint64,
+)
+from tests.harness import answer
+from tests.modes.small_steps import leaf
+
+PAUSE_CAUSES = ("pause_between_steps", "host_sync", "recompilation")
+
+
+def rows(threads: dict[str, list[Call]]) -> list[dict[str, Any]]:
+    found = answer(encode(Space([device(), host(threads)])), "bottleneck")
+    causes = [row for row in found["causes"] if row["cause"] in PAUSE_CAUSES]
+    # What the rows say adds up to the pauses.
+    assert sum(row["gain_ps"] for row in causes) == found["between_steps_ps"] == 20 * MS
+    return causes
+
+
+class OtherThread(unittest.TestCase):
+    def row(self, wait: Call, **workers: list[Call]) -> dict[str, Any]:
+        (found,) = rows({"main": launching(wait), **workers})
+        return found
+
+    def test_pause_is_due_to_the_thread_whose_work_ends_when_the_wait_ends(self) -> None:
+        wait = ("$queue.py:154 get", 79_000, 99_700)
+        loader = each_pause(("$loader.py:7 load", 60_000, 99_680))
+        # This thread works longer during the wait, but in other calls.
+        writer = each_pause(("$writer.py:3 write", 70_000, 120_000))
+        found = self.row(wait, loader=loader, writer=writer)
+        self.assertEqual((found["source_user"], found["confidence"]), ("loader.py:7", "seen"))
+        self.assertEqual(
+            (found["evidence"]["thread"], found["evidence"]["waiting_thread"]), ("loader", "main")
+        )
+        self.assertIn(
+            "while thread loader is in loader.py:7 load: 78.7 of 80.0 ms in all. Thread main, which"
+            " launches the steps, waits for it in queue.py:154 get.",
+            found["says"],
+        )
+
+    def test_call_that_wakes_the_thread_tells_more_than_a_long_call(self) -> None:
+        wait = ("$queue.py:154 get", 79_000, 99_700)
+        loader = [
+            ("$loader.py:7 run", -PERIOD, (N + 1) * PERIOD),
+            *each_pause(
+                ("$loader.py:9 parse", 60_000, 99_200), ("$queue.py:122 put", 99_660, 99_690)
+            ),
+        ]
+        other = each_pause(("$other.py:3 evaluate", 10_000, 99_690))
+        self.assertEqual(self.row(wait, loader=loader, other=other)["source_user"], "loader.py:9")
+
+    def test_chain_of_waiting_threads_is_followed(self) -> None:
+        wait = ("$_base.py:428 result", 79_000, 99_700)
+        pool = each_pause(
+            ("$pool.py:5 job", 70_000, 99_680), ("$threading.py:323 wait", 71_000, 99_600)
+        )
+        reader = each_pause(("$reader.py:8 read", 75_000, 99_590))
+        found = self.row(wait, pool=pool, reader=reader)
+        self.assertEqual(found["source_user"], "reader.py:8")
+        self.assertEqual(found["evidence"]["waiting_thread"], "main")
+
+    def test_wait_without_work_on_another_thread_is_not_seen(self) -> None:
+        wait = ("$queue.py:154 get", 79_000, 99_700)
+        # Another thread works, but its work does not end with the wait.
+        found = self.row(wait, other=each_pause(("$other.py:3 work", 70_000, 95_000)))
+        self.assertEqual(found["confidence"], "likely")
+        self.assertIn("only waits", found["says"])
+        self.assertNotIn("thread main is", found["says"])
+
+    def test_lock_that_leaves_no_event_is_assumed(self) -> None:
+        # Python's `with lock` is no call, so the time is the caller's.
+        launch = ("$serve.py:11 launch", 79_000, 99_950)
+        holder = each_pause(("$metrics.py:3 render", 75_000, 99_700))
+        found = self.row(launch, metrics=holder)
+        self.assertEqual((found["source_user"], found["confidence"]), ("metrics.py:3", "likely"))
+        self.assertIn("waits for it in serve.py:11 launch.", found["says"])
+        # A thread that compiles does not wait.
+        compile_ = ("$pxla.py:9 backend_compile", 79_000, 99_780)
+        (found,) = rows({"main": launching(launch, compile_), "metrics": holder})
+        self.assertEqual((found["cause"], found["source_user"]), ("recompilation", "serve.py:11"))
+
+    def test_thread_that_waits_after_the_launch_does_not_delay_it(self) -> None:
+        calls = launching(("$feed.py:3 batch", 79_000, 99_700))
+        calls += each_pause(("$queue.py:154 get", 99_920, 178_000))
+        (found,) = rows({"main": calls, "other": each_pause(("$other.py:3 work", 0, 99_990))})
+        self.assertEqual((found["source_user"], found["confidence"]), ("feed.py:3", "seen"))
+
+
+class SelfTime(unittest.TestCase):
+    def test_short_read_is_not_the_reason_for_a_long_pause(self) -> None:
+        calls = launching(
+            ("$log.py:5 report", 79_000, 99_700), ("np.asarray(jax.Array)", 79_500, 81_000)
+        )
+        (found,) = rows({"main": calls})
+        self.assertEqual(
+            (found["cause"], found["source_user"]), ("pause_between_steps", "log.py:5")
+        )
+
+    def test_two_arrays_that_one_function_puts_are_one_row(self) -> None:
+        puts = ("$api.py:9 device_put", 79_000, 88_000), ("$api.py:9 device_put", 90_000, 99_700)
+        (found,) = rows({"main": launching(("$feed.py:4 put_all", 78_000, 99_750), *puts)})
+        self.assertEqual(found["source_user"], "feed.py:4")
+        self.assertIn("transfers arrays in feed.py:4 put_all", found["says"])
+
+    def test_sending_many_arguments_has_its_own_words(self) -> None:
+        call = ("PjitFunction(train)", 80_000, 99_900)
+        shards = [("shard_arg", 80_100 + 64 * i, 80_110 + 64 * i) for i in range(300)]
+        calls = [("$train.py:20 main", -PERIOD, (N + 1) * PERIOD), *each_pause(call, *shards)]
+        (found,) = rows({"main": calls})
+        self.assertIn("sends 300 arguments to train in", found["says"])
+        self.assertIn("Pass fewer arguments", found["what_helps"])
+
+
+class Collection(unittest.TestCase):
+    def test_garbage_collection_is_named_with_its_thread_and_callers(self) -> None:
+        mark = "$__init__.py:132 _xla_gc_callback"
+        work = [
+            ("$tokens.py:8 process", 79_000, 99_680),
+            ("$tokens.py:3 to_list", 79_100, 89_000),
+            (mark, 79_200, 79_204),
+            (mark, 88_900, 88_904),
+            ("$queueing.py:5 enqueue", 89_100, 99_000),
+            (mark, 89_200, 89_204),
+            (mark, 98_900, 98_904),
+        ]
+        calls = launching(("$queue.py:154 get", 78_000, 99_700))
+        (found,) = rows({"main": calls, "detokenize": each_pause(*work)})
+        self.assertEqual((found["source_user"], found["confidence"]), ("tokens.py:8", "seen"))
+        self.assertIn(
+            "while thread detokenize collects garbage in tokens.py:8 process (enqueue and to_list)",
+            found["says"],
+        )
+        self.assertIn("gc.freeze", found["what_helps"])
+
+    def test_time_between_two_collections_is_no_collection(self) -> None:
+        mark = "$__init__.py:132 _xla_gc_callback"
+        calls = launching(
+            ("$feed.py:4 batch", 79_000, 99_700),
+            (mark, 80_000, 80_004),
+            (mark, 81_000, 81_004),
+            (mark, 99_000, 99_004),
+            (mark, 99_500, 99_504),
+        )
+        (found,) = rows({"main": calls})
+        self.assertNotIn("garbage", found["says"])
+
+    def test_collection_that_began_before_the_pause_is_recognised(self) -> None:
+        mark = "$__init__.py:132 _xla_gc_callback"
+        calls = launching(
+            ("$feed.py:4 batch", 70_000, 99_700), (mark, 71_000, 71_004), (mark, 99_500, 99_504)
+        )
+        (found,) = rows({"main": calls})
+        self.assertIn("collects garbage", found["says"])
+
+
+class Modes(unittest.TestCase):
+    def test_short_and_long_pauses_are_told_apart(self) -> None:
+        starts = [0, 85, 170, 320, 405, 555]
+        steps = [(str(i), start * MS, 80 * MS) for i, start in enumerate(starts)]
+        plane = tpu_plane([leaf(start, length) for _, start, length in steps], steps)
+        calls = [("$train.py:20 main", -PERIOD, 7 * PERIOD)]
+        for start, after in itertools.pairwise(starts):
+            calls += [("$feed.py:3 batch", (start + 79) * 1000, after * 1000 - 200)]
+            calls += [(LAUNCH, after * 1000 - 190, after * 1000 - 10)]
+        (found,) = answer(encode(Space([plane, host({"main": calls})])), "bottleneck")["causes"]
+        self.assertIn("; 3 gaps of 5.00 ms, 2 of 70.0 ms)", found["says"])
+
+
+class Clocks(unittest.TestCase):
+    def found(
+        self, ahead: int, *, first_ahead: int | None = None, n_devices: int = 1
+    ) -> dict[str, Any]:
+        """Return the answer for a host whose clock is ahead by some microseconds, and which
+        launches each step on some devices."""
+        plane = device()
+        plane.stat_metadata.append(StatMetadata(950, "run_id"))
+        plane.event_metadata.append(EventMetadata(951, "jit_train(1)"))
+        runs = [
+            Event(951, PERIOD * i * US, STEP * US, stats=[Stat(950, uint64(i))])
+            for i in range(N + 1)
+        ]
+        plane.lines.append(Line("XLA Modules", runs))
+        calls = [
+            (name, start + ahead, end + ahead)
+            for name, start, end in launching(
+                ("$feed.py:3 batch", 79_000, 91_000), ("$save.py:9 other", 91_000, 99_700)
+            )
+        ]
+        of_host = host({"main": calls})
+        of_host.stat_metadata.append(StatMetadata(1, "run_id"))
+        of_host.event_metadata += [
+            EventMetadata(901, "DoEnqueueProgram"),
+            EventMetadata(902, "CompleteCallbacks"),
+        ]
+        events = []
+        for i in range(1, N + 1):
+            shift = first_ahead if first_ahead is not None and i == 1 else ahead
+            stats = [Stat(1, uint64(i))]
+            launch = Event(901, (PERIOD * i + shift) * US, 5 * US, stats=stats)
+            events += [launch] * n_devices
+            done = (PERIOD * i + STEP + 20 + shift) * US
+            events.append(Event(902, done, 5 * US, stats=stats))
+        of_host.lines.append(Line("runtime", events))
+        return answer(encode(Space([plane, of_host])), "bottleneck")
+
+    def test_offset_between_the_clocks_is_corrected(self) -> None:
+        for ahead in (0, 8_000, -8_000):
+            found = self.found(ahead)
+            row = found["causes"][0]
+            self.assertEqual(row["source_user"], "feed.py:3", ahead)
+            noted = [note for note in found["notes"] if "the host's clock is at least" in note]
+            self.assertEqual(bool(noted), bool(ahead), ahead)
+
+    def test_launches_that_several_devices_number_alike_tell_nothing(self) -> None:
+        notes = str(self.found(8_000, n_devices=2)["notes"])
+        self.assertNotIn("clock is at least", notes)
+        self.assertNotIn("mends", notes)
+
+    def test_no_call_is_blamed_if_pairs_contradict_each_other(self) -> None:
+        found = self.found(0, first_ahead=9_000)
+        row = found["causes"][0]
+        self.assertEqual((row["source_user"], row["confidence"]), (None, "likely"))
+        self.assertIn("which no offset between the clocks mends", str(found["notes"]))
