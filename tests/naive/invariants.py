@@ -519,7 +519,9 @@ def faults_between(data: bytes, options: Json, ask: Ask) -> Faults:
     program = ask("program", top=10**6, **options)
     if program["status"] == "ok":
         yield from faults(program)
-        yield from collectives_between(program, ask("comm", top=10**6, **options))
+        # A step that is a cycle runs several programs, of which this mode shows one.
+        if summary["program"]["n_programs"] == 1:
+            yield from collectives_between(program, ask("comm", top=10**6, **options))
     yield from anatomy_of_file(ask, data)
 
 
