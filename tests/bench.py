@@ -5,7 +5,8 @@
 start: the time to start, in multiples of an empty Python program.
 modes: all modes on a trace of 120 MB, in multiples of the floor: a script that starts Python,
 imports protobuf, and decodes one `XLA Ops` line with protobuf's C parser.
-files: modes of the given files, in multiples of `summary`.
+program: frequent modes on a trace of one step with its program, in multiples of the floor.
+files: frequent modes on the given files, in multiples of `summary`.
 growth: traces with more events, instructions, devices and steps.
 
 Runs alternate, so that other load on the machine affects all of them. With `--against`, another
@@ -56,8 +57,11 @@ start, end = map(int, sys.argv[2:])
 with open(sys.argv[1], "rb") as file:
     xplane_pb2.XLine.FromString(os.pread(file.fileno(), end - start, start))
 """
-# Modes of the table `files`, with their options.
-OF_FILES = ("summary", "bottleneck --no-peers", "bottleneck", "by_array", "page")
+# Modes of the tables `program` and `files`, with their options.
+FREQUENT = (
+    *("summary", "by_source", "non_compute", "roofline", "bottleneck --no-peers", "bottleneck"),
+    *("by_array", "page"),
+)
 # Arguments of `tests.builders.make_trace`, and the mode that reads the trace.
 GROWTH = {
     "bytes": ([f"--factor {n}" for n in (1, 2, 4)], "summary"),
@@ -164,19 +168,17 @@ class Bench:
             other = (str((self.against or ROOT) / script), *words)
             self.print_row(name, (str(ROOT / script), *words), ("-c", "pass"), other)
 
-    def print_modes(self) -> None:
-        path = self.made("--factor 1")
-        self.print_head(f"modes of a trace of {os.path.getsize(path) / 1e6:.0f} MB", "floor")
+    def print_modes(self, made: str, modes: Sequence[str]) -> None:
+        path = self.made(made)
+        self.print_head(f"{os.path.getsize(path) / 1e6:.0f} MB, {made}", "floor")
         floor = ("-c", FLOOR, path, *ask(LOCATE, path).split())
-        for mode in [*ask(MODES).split(), "bottleneck --no-peers"]:
+        for mode in modes:
             self.print_mode(mode, path, mode, floor)
 
-    def print_files(self, files: Sequence[str]) -> None:
-        self.print_head("files", "summary")
-        for path in files:
-            for mode in OF_FILES:
-                base = self.command(path, "summary")
-                self.print_mode(f"{os.path.basename(path)[:12]} {mode}", path, mode, base)
+    def print_file(self, path: str) -> None:
+        self.print_head(os.path.basename(path)[:32], "summary")
+        for mode in FREQUENT:
+            self.print_mode(mode, path, mode, self.command(path, "summary"))
 
     def print_growth(self) -> None:
         self.print_head("growth", "smallest")
@@ -197,7 +199,7 @@ class Bench:
 
 
 def main() -> None:
-    tables = ("start", "modes", "files", "growth")
+    tables = ("start", "modes", "program", "files", "growth")
     parser = argparse.ArgumentParser(description="CPU time, wall time and peak memory of all modes")
     parser.add_argument("files", nargs="*", metavar="FILE.xplane.pb")
     parser.add_argument("--only", nargs="+", choices=tables, default=tables)
@@ -213,9 +215,11 @@ def main() -> None:
         if "start" in given.only:
             bench.print_start()
         if "modes" in given.only:
-            bench.print_modes()
-        if "files" in given.only and given.files:
-            bench.print_files([os.path.abspath(path) for path in given.files])
+            bench.print_modes("--factor 1", [*ask(MODES).split(), "bottleneck --no-peers"])
+        if "program" in given.only:
+            bench.print_modes("--instructions 25000", FREQUENT)
+        for path in given.files if "files" in given.only else ():
+            bench.print_file(os.path.abspath(path))
         if "growth" in given.only:
             bench.print_growth()
 

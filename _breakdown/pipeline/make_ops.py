@@ -46,11 +46,8 @@ def make_ops(
             ids |= dict.fromkeys(piece.metadata_ids)
     if other and are_same_ops(device, *other, ids):
         return {metadata_id: other[1][metadata_id] for metadata_id in ids}
-    entries: dict[int, Metadata] = {}
-    for metadata_id in ids:
-        metadata = device.plane.metadata(metadata_id)
-        assert metadata is not None  # `admit` keeps only events with metadata.
-        entries[metadata_id] = metadata
+    # `admit` keeps only events with metadata.
+    entries = device.plane.metadata_of_ops(ids)
     add_event_stats(device, entries, windows)
     orders = stack_orders(device, entries, context)
     return {

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
-from _proto.hlo.program import DONE, START, UPDATE, Instruction
+from _proto.hlo.async_chains import DONE, START, UPDATE
+from _proto.hlo.program import Instruction
 from _proto.hlo.replica_groups import (
     AxisPart,
     Groups,

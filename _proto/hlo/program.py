@@ -1,13 +1,13 @@
 """Read a compiled program: computations, instructions, and the links between instructions.
 
-`parse` decodes all instructions at once. Shapes, stack frames and links are decoded on demand.
+The parser decodes all instructions at once, but most of them are inside fusions, and few answers
+need objects for those. Shapes, stack frames and links are decoded on demand.
 Damage, such as a duplicate id, is reported to `Program.complain` when the damaged part is used. A
 damaged link is treated as missing.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from sys import intern
@@ -17,18 +17,15 @@ from google.protobuf.message import Message
 
 from _breakdown.light import cached_property
 from _proto import hlo_pb2 as pb
+from _proto.hlo.async_chains import chains_among, stage_of, stage_of_fusion
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
 from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
 from _proto.hlo.stack_frames import StackFrame, StackFrames
-from _proto.hlo.text import ASYNC_COLLECTIVE, ASYNC_COLLECTIVE_ENDS, named_after
 from _proto.trace.wire import decode, parse
 
 K = TypeVar("K")
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
-
-# Names of the parts of an asynchronous op.
-START, UPDATE, DONE = "start", "update", "done"
 
 _SPARSE_CORE = "sparsecore"
 _COST_KEY = b'"cost_estimate"'
@@ -36,6 +33,15 @@ _COST_KEY = b'"cost_estimate"'
 # text, that it was not retried.
 RETRY_KEY, NOT_RETRIED = b'"retry_count"', b'"retry_count":"0"'
 KERNEL_TARGET = b"tpu_custom_call"
+# Opcodes that run other computations op by op.
+_CONTROL = frozenset("while conditional call async-start async-update async-done".split())
+# Frequent opcodes that call no computation. Asking protobuf takes longer than this set.
+_WITHOUT_CALLS = frozenset(
+    "parameter constant iota broadcast reshape bitcast transpose copy convert tuple slice pad"
+    " get-tuple-element dynamic-slice dynamic-update-slice concatenate gather dot convolution add"
+    " subtract multiply divide maximum minimum negate compare select and or exponential rsqrt tanh"
+    " copy-start copy-done slice-start slice-done".split()
+)
 
 
 class Program:
@@ -55,13 +61,6 @@ class Program:
         # What other packages derive from the program, by the function that derives it.
         self.derived: dict[object, Any] = {}
         self.computations = [Computation(self, part) for part in self.message.computations]
-        # Index names without creating Instruction objects, because most instructions are inside
-        # fusions, where few answers need them.
-        self._computation_with = _if_unique(
-            (message.name.removeprefix("%"), computation)
-            for computation in self.computations
-            for message in computation.message.instructions
-        )
 
     def instructions(self) -> Iterator[Instruction]:
         return (found for computation in self.computations for found in computation.instructions)
@@ -69,12 +68,31 @@ class Program:
     def instruction(self, name: str) -> Instruction | None:
         """Return the instruction with the given name, which may begin with `%`."""
         name = name.removeprefix("%")
-        computation = self._computation_with.get(name)
-        if computation:
-            return computation.by_name[name]
-        if name in self._computation_with:
+        named = self._ops_by_name if name in self._ops_by_name else self._all_by_name
+        found = named.get(name)
+        if found is None and name in named:
             self.complain(f"several instructions are named {name}")
-        return None
+        return found
+
+    @cached_property
+    def _ops_by_name(self) -> dict[str, Instruction | None]:
+        return _if_unique((here.name, here) for part in self._run for here in part.instructions)
+
+    @cached_property
+    def _all_by_name(self) -> dict[str, Instruction | None]:
+        return _if_unique((here.name, here) for here in self.instructions())
+
+    @cached_property
+    def _run(self) -> list[Computation]:
+        """Return the computations whose instructions run as ops: the entry, and those that loops,
+        conditionals, calls and asynchronous ops run."""
+        entry = self._computation_of.get(self.message.entry_computation_id)
+        run = [entry] if entry else []
+        for computation in run:
+            for here in computation.instructions:
+                if here.opcode in _CONTROL:
+                    run += [called for called in here.called if called not in run]
+        return run
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
         """Return the only instruction with the given id in any computation, or None."""
@@ -99,7 +117,21 @@ class Program:
 
     def caller(self, computation: Computation) -> Instruction | None:
         """Return the instruction that calls a computation, or None if there is not exactly one."""
-        return self._caller_of.get(computation)
+        of_ops = self._caller_among_ops
+        return of_ops[computation] if computation in of_ops else self._caller_of.get(computation)
+
+    @cached_property
+    def _caller_among_ops(self) -> dict[Computation, Instruction | None]:
+        """Map the computations that only ops call to their callers. Other opcodes, such as a
+        reduction, can also call the same computation inside a fusion."""
+        callers = _CONTROL | {"fusion"}
+        return dict.fromkeys(self._run[:1]) | _if_unique(
+            (called, here)
+            for part in self._run
+            for here in part.instructions
+            if here.opcode in callers
+            for called in here.called
+        )
 
     @cached_property
     def _caller_of(self) -> dict[Computation, Instruction | None]:
@@ -187,10 +219,6 @@ class Computation:
         return found
 
     @cached_property
-    def by_name(self) -> dict[str, Instruction]:
-        return {found.name: found for found in self.instructions}
-
-    @cached_property
     def instruction_of(self) -> dict[int, Instruction | None]:
         return _if_unique((found.message.id, found) for found in self.instructions)
 
@@ -228,60 +256,12 @@ class Computation:
     @cached_property
     def chains(self) -> dict[Instruction, tuple[Instruction, ...]]:
         """Map each part of an asynchronous op to the tuple of all parts: start, updates, done."""
-        chains: dict[Instruction, tuple[Instruction, ...]] = {}
-        for done in self.instructions:
-            if done.stage is None or done.stage[1] != DONE:
-                continue
-            start_and_between = _path_from_start(done)
-            update = done.stage[0], UPDATE
-            updates = [part for part in start_and_between[1:] if part.stage == update]
-            chain = (*start_and_between[:1], *updates, done)
-            for part in chain:
-                # If two dones have the same start, the start belongs to the first done.
-                chains.setdefault(part, chain)
-        return chains
-
-
-def _path_from_start(done: Instruction) -> list[Instruction]:
-    """Search backwards from `done`, through operands, for the nearest start of the same kind.
-
-    Return the path from this start to the last instruction before `done`, or an empty list if there
-    is no start.
-    """
-    kind = done.stage[0] if done.stage else ""
-    came_from = {done: done}
-    queue = deque([done])
-    while queue:
-        here = queue.popleft()
-        for operand in here.operands:
-            if operand in came_from:
-                continue
-            came_from[operand] = here
-            if operand.stage == (kind, START):
-                path = [operand]
-                while came_from[path[-1]] is not done:
-                    path.append(came_from[path[-1]])
-                return path
-            queue.append(operand)
-    return []
+        return chains_among(self.instructions)
 
 
 @cache
 def _only(opcode: str) -> frozenset[str]:
     return frozenset((opcode,))
-
-
-def _stage_of_fusion(name: str) -> tuple[str, str] | None:
-    end = named_after(name, ASYNC_COLLECTIVE_ENDS)
-    return (ASYNC_COLLECTIVE, end.rpartition("-")[2]) if end else None
-
-
-@cache
-def stage_of(opcode: str) -> tuple[str, str] | None:
-    if opcode in ("send", "recv"):
-        return opcode, START
-    kind, _, part = opcode.rpartition("-")
-    return (kind, part) if kind and part in (START, UPDATE, DONE) else None
 
 
 class Instruction:
@@ -301,7 +281,7 @@ class Instruction:
         # A program has few opcodes, but each message makes a new string.
         self.opcode = opcode = intern(message.opcode)
         # The kind of an asynchronous op, and the name of its part; None for other instructions.
-        self.stage = _stage_of_fusion(self.name) if opcode == "fusion" else stage_of(opcode)
+        self.stage = stage_of_fusion(self.name) if opcode == "fusion" else stage_of(opcode)
         # Values of properties that are read often, or None before the first use.
         self._called: Sequence[Computation] | None = None
         self._inside: Sequence[Instruction] | None = None
@@ -314,8 +294,9 @@ class Instruction:
     @property
     def operands(self) -> Sequence[Instruction]:
         if self._operands is None:
-            ids = self.message.operand_ids
-            found = map(self.computation.instruction, ids) if ids else ()
+            known, search = self.computation.instruction_of, self.computation.instruction
+            # `search` complains about an id that is missing.
+            found = [known.get(i) or search(i) for i in self.message.operand_ids]
             self._operands = tuple(filter(None, found))
         return self._operands
 
@@ -328,10 +309,12 @@ class Instruction:
     def called(self) -> Sequence[Computation]:
         """Return the computations that the instruction calls, such as the body of a fusion."""
         if self._called is None:
-            ids = self.message.called_computation_ids
-            found = map(self.program.computation, dict.fromkeys(ids)) if ids else ()
-            self._called = tuple(filter(None, found))
+            self._called = () if self.opcode in _WITHOUT_CALLS else self._read_called()
         return self._called
+
+    def _read_called(self) -> Sequence[Computation]:
+        ids = dict.fromkeys(self.message.called_computation_ids)
+        return tuple(filter(None, map(self.program.computation, ids)))
 
     def inside(self) -> Sequence[Instruction]:
         """Return the instructions of all called computations, depth first, each of them once."""

@@ -75,6 +75,10 @@ class JoinedPlane:
     def metadata(self, joined_id: int) -> Metadata | None:
         return self._entries[joined_id]
 
+    def metadata_of_ops(self, joined_ids: Iterable[int]) -> dict[int, Metadata]:
+        found = {joined_id: self._entries[joined_id] for joined_id in joined_ids}
+        return {joined_id: metadata for joined_id, metadata in found.items() if metadata}
+
     def metadata_names(self) -> Iterator[tuple[int, str]]:
         for part, ids in zip(self.parts, self._ids, strict=True):
             for part_id, _ in part.metadata_names():

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from operator import eq
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -29,6 +29,8 @@ _TEXT_LIMIT = 4 << 20
 _KEYS_BYTES = 1 << 18
 # Number of bytes of metadata entries that are read at once.
 _READ_BYTES = 1 << 16
+# A stat that differs between all ops, and that no answer about ops needs.
+_UNREAD = "symbol_id"
 
 M = TypeVar("M", bound=Message)
 Value = float | int | str | bytes
@@ -43,10 +45,15 @@ class _Values(dict[bytes, "tuple[str, Value] | None"]):
     """Names and values of encoded stats, each decoded once, because nine in ten stats of an op
     repeat a stat of another op. A stat without a name or a value is None."""
 
-    def __init__(self, stat_names: Mapping[int, str]) -> None:
+    def __init__(self, stat_names: Mapping[int, str], unread: str = "") -> None:
         self._stat_names = stat_names
+        ids = [i for i, name in stat_names.items() if i and name == unread]
+        # A stat begins with its id.
+        self._unread = tuple(pb.XStat(metadata_id=i).SerializeToString() for i in ids)
 
     def __missing__(self, encoded: bytes) -> tuple[str, Value] | None:
+        if encoded.startswith(self._unread):
+            return None
         found = self[encoded] = self.of(decode(pb.XStat, encoded, 0))
         return found
 
@@ -158,8 +165,9 @@ class Plane:
         self._stats: list[Span] = []
         # Cache of decompressed strings, because many ops share a string.
         self._texts: dict[bytes, str] = {}
-        self._values = _Values(self.stat_names)
         self._index(start, end)
+        self._values = _Values(self.stat_names)
+        self._values_of_ops = _Values(self.stat_names, _UNREAD)
 
     def _index(self, start: int, end: int) -> None:
         """Store the positions of lines and metadata, and read the stat names."""
@@ -238,33 +246,44 @@ class Plane:
             yield window[start - base : end - base]
 
     def metadata(self, metadata_id: int) -> Metadata | None:
-        found = self._named_metadata(metadata_id)
+        found = self._entry(metadata_id)
         return found[0] if found else None
+
+    def metadata_of_ops(self, metadata_ids: Iterable[int]) -> dict[int, Metadata]:
+        """Return entries by id, in the given order. None of them may be missing."""
+        found: dict[int, Any] = dict.fromkeys(metadata_ids)
+        ordered = sorted(found, key=self._event_metadata.__getitem__)
+        for metadata_id, data in zip(ordered, self._bytes_of(ordered), strict=True):
+            span = self._event_metadata[metadata_id]
+            found[metadata_id], _ = self._decoded(data, span, self._values_of_ops)
+        return found
 
     def metadata_and_content(self, metadata_id: int) -> tuple[Metadata, object] | None:
         """Return an entry, and a key that is the same for all entries with equal content."""
-        found = self._named_metadata(metadata_id)
+        found = self._entry(metadata_id)
         if found is None:
             return None
-        metadata, display_name = found
+        metadata, value = found
         # Compare `repr` of stats, because NaN does not equal itself.
         content = frozenset((name, repr(stat)) for name, stat in metadata.stats.items())
-        return metadata, (metadata.name, display_name, content)
+        return metadata, (metadata.name, value.display_name, content)
 
-    def _named_metadata(self, metadata_id: int) -> tuple[Metadata, str] | None:
-        """Return an entry and its display name."""
+    def _entry(self, metadata_id: int) -> tuple[Metadata, pb.OpMetadataEntry.Value] | None:
         span = self._event_metadata.get(metadata_id)
         if span is None:
             return None
-        start, end = span
-        data = self.source.read(start, end - start)
-        value = decode(pb.OpMetadataEntry, data, start, pb.EventMetadataEntry).value
+        return self._decoded(self.source.read(span[0], span[1] - span[0]), span, self._values)
+
+    def _decoded(
+        self, data: bytes, span: Span, values: _Values
+    ) -> tuple[Metadata, pb.OpMetadataEntry.Value]:
+        value = decode(pb.OpMetadataEntry, data, span[0], pb.EventMetadataEntry).value
         try:
-            stats = Stats(self, map(self._values.__getitem__, value.stats[:]), span)
+            stats = Stats(self, map(values.__getitem__, value.stats[:]), span)
         except Damage:
-            explain(pb.EventMetadataEntry.DESCRIPTOR, data, start)
+            explain(pb.EventMetadataEntry.DESCRIPTOR, data, span[0])
             raise
-        return Metadata(value.name, stats), value.display_name
+        return Metadata(value.name, stats), value
 
     def stats_of(self, stats: Iterable[pb.XStat], span: Span) -> Stats:
         """Return stats at `span` in the file, such as those of an event."""

@@ -160,6 +160,15 @@ class Answers(InFolder):
         self.assertEqual(json.loads(json.dumps(found)), found)
         self.assertEqual(pickle.loads(pickle.dumps(found)), found)
 
+    def test_other_code_can_use_the_well_known_types_of_protobuf(self) -> None:
+        code = f"""
+import compute_breakdown
+compute_breakdown.analyse({str(SMALL)!r}, "summary")
+from google.protobuf.timestamp_pb2 import Timestamp
+print(Timestamp(seconds=5).ToSeconds())
+"""
+        self.assertEqual(in_new_process(code), "5\n")
+
     def test_next_steps_run_as_printed(self) -> None:
         found = analyse(SMALL, "idle")
         (step,) = found["next_steps"]

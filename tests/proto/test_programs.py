@@ -272,6 +272,15 @@ class Damaged(unittest.TestCase):
         self.assertIsNotNone(read.program.instruction("b"))
         self.assertIsNone(read.program.instruction("c"))
 
+    def test_op_is_found_although_another_instruction_inside_a_fusion_has_its_name(self) -> None:
+        fused = [op("a", "neg"), op("inner", "abs")]
+        loop = [op("b", "add"), op("f", "fusion", calls=["fused"])]
+        main = [op("a", "add"), op("w", "while", calls=["loop"])]
+        read = opened({"fused": fused, "loop": loop, "main": main})
+        found = {name: read[name].computation.name for name in ("a", "b", "inner")}
+        self.assertEqual(found, {"a": "main", "b": "loop", "inner": "fused"})
+        self.assertEqual(read.notes, [])
+
     def test_instruction_is_found_with_or_without_percent_sign(self) -> None:
         read = main_of(op("%a", "add"), op("b", "neg"))
         for name in ("a", "%a", "b", "%b"):

@@ -11,8 +11,9 @@ from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import grouped
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.vocabulary import SOME_COLLECTIVE, SPARSE_CORE
+from _proto.hlo.async_chains import DONE, stage_of
 from _proto.hlo.collectives import COLLECTIVES, collective_name, collective_of, plan_of
-from _proto.hlo.program import DONE, Instruction, Program, stage_of
+from _proto.hlo.program import Instruction, Program
 
 SYNC: Final = "sync"
 ASYNC: Final = "async"
