@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     # False if the flops, the bytes or a peak rate for the roof are unknown.
     is_certain: bool
     # True if the executions are faster than the roof; then flops, bytes or a peak rate must be
-    # wrong. The roof of a kernel whose cost is only claimed is unknown then.
+    # wrong. The roof of a kernel is unknown then.
     is_over_roof: bool
     # Exact time that the flops alone take at the peak rate; 0 if unknown.
     t_compute: Fraction
@@ -114,12 +114,12 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     # Times are rounded, so tolerate a deviation of 1 %.
     is_over_roof = roof > total > 0 and 100 * roof > 101 * total
     is_opaque = cost.source == OPAQUE and executions.op.kernel is not None
-    is_false_claim = is_over_roof and cost.source != XLA
+    is_false_claim = is_over_roof and (executions.op.kernel or cost.source != XLA)
     name: OpClass
     if is_opaque or is_false_claim or not roof:
         is_kernel = executions.op.kernel and (is_opaque or is_false_claim)
         name = KERNEL if is_kernel else UNJUDGED
-        return Entry(executions, name, cost, None, None, False, is_false_claim, *times)
+        return Entry(executions, name, cost, None, None, False, bool(is_false_claim), *times)
     at_roof = min(total, round(roof))
     name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (of_flops, of_bytes)
