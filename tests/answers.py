@@ -412,7 +412,8 @@ def with_evidence() -> list[Json]:
         small_programs.bottleneck(small_programs.loop(in_loop.accumulating(), 3), rounds),
         answer(with_host(trace([recomputed], [("0", 0, 1000)]), free), "bottleneck"),
         pauses.answer_of(pauses.thread((pauses.FEED, 105, 199), ("$main.py:2 main", -10, 300))),
-        answer(host_threads.waiting_for_a_loader(), "bottleneck"),
+        *(answer(host_threads.waiting_for_a_loader(), mode) for mode in ("bottleneck", "idle")),
+        answer(encode(Space([host_threads.device()])), "idle"),
     ]
 
 

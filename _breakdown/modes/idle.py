@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Any
 
+from _breakdown.analysis.causes.shared.cause import Cause
+from _breakdown.analysis.causes.shared.find import pause_causes
 from _breakdown.analysis.idle.gaps import Gap, Surroundings, longest_gaps
 from _breakdown.analysis.idle.host_activity import HostActivity
 from _breakdown.analysis.idle.launches import Launches
@@ -59,10 +61,22 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Json:
     )
     return {
         **period_fields(periods),
+        "pause_causes": [pause_row(cause) for cause in pause_causes(step, periods, context)],
         "capture": capture_row(step.device.steps),
         "idle_by_cause": step.causes.of_step,
         "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
         "host_events": event_rows(activity) if activity else None,
+    }
+
+
+def pause_row(cause: Cause) -> Json:
+    return {
+        "cause": cause.name,
+        "gain_ps": cause.measured.estimate if cause.measured else None,
+        "source_user": cause.place.source_user if cause.place else None,
+        "thread": cause.evidence["thread"],
+        "waiting_thread": cause.evidence["waiting_thread"],
+        "says": cause.says,
     }
 
 
@@ -177,6 +191,19 @@ PARTS: tuple[Part, ...] = (
         "this step is 1 of {capture.n_steps:count}; {capture.in_no_step_ps:time} of"
         " {capture.dur_ps:time} ({capture.in_no_step_pct:percent}) pass between steps",
         when="step_source capture.n_steps",
+    ),
+    Table(
+        "what pauses between steps wait for",
+        "pause_causes",
+        (
+            Column("time", "gain_ps", "time"),
+            Column("cause", "cause", "word"),
+            Column("line", "source_user", "line", null=""),
+            Column("thread", "thread", null=""),
+            Column("waiting thread", "waiting_thread", null=""),
+        ),
+        size="gain_ps",
+        what="row",
     ),
     Section(
         (

@@ -18,6 +18,7 @@ from tests.builders.host_threads import (
     each_pause,
     host,
     launching,
+    waiting_for_a_loader,
 )
 from tests.builders.xspace import (
     Event,
@@ -32,6 +33,7 @@ from tests.builders.xspace import (
 )
 from tests.harness import answer
 from tests.modes.small_steps import leaf
+from tests.shown import text_of
 
 PAUSE_CAUSES = ("pause_between_steps", "host_sync", "recompilation")
 
@@ -60,8 +62,8 @@ class OtherThread(unittest.TestCase):
             (found["evidence"]["thread"], found["evidence"]["waiting_thread"]), ("loader", "main")
         )
         self.assertIn(
-            "while thread loader is in loader.py:7 load: 78.7 of 80.0 ms in all. Thread main, which"
-            " launches the steps, waits for it in queue.py:154 get.",
+            "while thread loader is in loader.py:7 load (78.7 of 80.0 ms in all), for which the"
+            " launching thread main waits in queue.py:154 get.",
             found["says"],
         )
 
@@ -100,7 +102,7 @@ class OtherThread(unittest.TestCase):
         holder = each_pause(("$metrics.py:3 render", 75_000, 99_700))
         found = self.row(launch, metrics=holder)
         self.assertEqual((found["source_user"], found["confidence"]), ("metrics.py:3", "likely"))
-        self.assertIn("waits for it in serve.py:11 launch.", found["says"])
+        self.assertIn("thread main waits in serve.py:11 launch.", found["says"])
         # A thread that compiles does not wait.
         compile_ = ("$pxla.py:9 backend_compile", 79_000, 99_780)
         (found,) = rows({"main": launching(launch, compile_), "metrics": holder})
@@ -111,6 +113,17 @@ class OtherThread(unittest.TestCase):
         calls += each_pause(("$queue.py:154 get", 99_920, 178_000))
         (found,) = rows({"main": calls, "other": each_pause(("$other.py:3 work", 0, 99_990))})
         self.assertEqual((found["source_user"], found["confidence"]), ("feed.py:3", "seen"))
+
+
+class Idle(unittest.TestCase):
+    def test_idle_has_the_causes_of_pauses_that_bottleneck_has(self) -> None:
+        data = waiting_for_a_loader()
+        (cause,) = answer(data, "bottleneck")["causes"]
+        (row,) = answer(data, "idle")["pause_causes"]
+        for name in ("cause", "gain_ps", "source_user", "says"):
+            self.assertEqual(row[name], cause[name])
+        self.assertEqual((row["thread"], row["waiting_thread"]), ("loader", "main"))
+        self.assertIn("loader.py:7", text_of(answer(data, "idle"), "utf-8"))
 
 
 class SelfTime(unittest.TestCase):

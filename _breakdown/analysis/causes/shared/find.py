@@ -20,9 +20,12 @@ from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
 from _breakdown.analysis.causes.shared.pauses import groups_of
 from _breakdown.analysis.causes.shared.sentences import about, line_says, listed, short
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_cause
+from _breakdown.analysis.idle.periods import Periods
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
+from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, grouped, most, percent
+from _breakdown.pipeline.normalize import Step
 
 Json = dict[str, Any]
 
@@ -60,7 +63,7 @@ def causes_of(facts: StepFacts) -> list[Found]:
     Causes that may gain nothing come after those that surely gain something, then causes of unknown
     gain, and then causes that cost only memory.
     """
-    programs, pauses = programs_of(facts), groups_of(facts)
+    programs, pauses = programs_of(facts), groups_of(facts.step, facts.periods, facts.context)
     if facts.ledger and not programs:
         names = listed([rule.name for rule in RULES if rule.needs != PROGRAM])
         facts.context.warn(
@@ -144,6 +147,24 @@ def found_by(
             yield from rule.module.find(pauses)
     else:
         yield from rule.module.find(facts)
+
+
+def pause_causes(step: Step, periods: Periods | None, context: Context) -> list[Cause]:
+    """Return the causes of pauses that `bottleneck` shows, largest gain first."""
+    groups = groups_of(step, periods, context)
+    rules = [rule for rule in RULES if rule.needs == PAUSES and groups]
+    causes = [
+        cause._replace(name=rule.name)
+        for rule in rules
+        for cause in joined_by_line(rule.module.find(groups))
+        if is_long(cause, step)
+    ]
+    return sorted(causes, key=lambda cause: -cause.measured.estimate if cause.measured else 0)
+
+
+def is_long(cause: Cause, step: Step) -> bool:
+    duration = max(1, cause.period_ps or step.duration)
+    return cause.measured is not None and cause.measured.estimate * SMALLEST_PART >= duration
 
 
 def joined_by_line(causes: Iterable[Cause]) -> Iterator[Cause]:

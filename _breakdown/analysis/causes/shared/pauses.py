@@ -11,7 +11,6 @@ from _breakdown.analysis.causes.shared.cause import (
     Cause,
     Confidence,
     Place,
-    StepFacts,
 )
 from _breakdown.analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
 from _breakdown.analysis.causes.shared.sentences import listed
@@ -31,7 +30,9 @@ from _breakdown.analysis.idle.host_words import (
 from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
 from _breakdown.analysis.rows import occurrences_row
 from _breakdown.light import NamedTuple
+from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.host_frames import OwnFiles, frame_of, is_ambiguous
+from _breakdown.pipeline.normalize import Step
 from _breakdown.units import counted, part_of, percentage, span, time
 
 # A sentence names at most this many calls, with at most this many characters.
@@ -118,19 +119,18 @@ class Group(NamedTuple):
         return self.reason.kind
 
 
-def groups_of(facts: StepFacts) -> list[Group]:
+def groups_of(step: Step, periods: Periods | None, context: Context) -> list[Group]:
     """Group the pauses between steps; return nothing if they are too short to be a cause."""
-    periods = facts.periods
     if not periods:
         return []
     pauses = sorted([*periods.pauses, *periods.inside], key=lambda pause: -pause.duration)
     if not periods.mean_of(pauses) * SMALLEST_PART >= periods.mean > 0:
         return []
-    asked = facts.context.request.mode_options.get("own") or ()
-    stacks = {op.stored_stack for op in facts.step.ops if op.stored_stack}
+    asked = context.request.mode_options.get("own") or ()
+    stacks = {op.stored_stack for op in step.ops if op.stored_stack}
     files = OwnFiles(asked, stacks)
-    hosts, notes = hosts_in(facts.step.device, periods, pauses)
-    facts.context.note(*notes)
+    hosts, notes = hosts_in(step.device, periods, pauses)
+    context.warn(*notes)
     reasons = [with_start(Reason(host, reported_call(host.calls, files)), files) for host in hosts]
     single = single_pause(periods)
     groups: dict[tuple[bool, tuple[str | None, ...]], Group] = {}
@@ -141,7 +141,7 @@ def groups_of(facts: StepFacts) -> list[Group]:
         group.work.append(reason.host.calls[-1].time if reason.host.calls else 0)
         groups[key] = group._replace(reason=common_reason(group.reason, reason, files))
     ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
-    facts.context.note(*note_on_names(ranked[0]))
+    context.note(*note_on_names(ranked[0]))
     return with_gains(ranked)
 
 
@@ -163,8 +163,7 @@ def common_reason(first: Reason, other: Reason, files: OwnFiles) -> Reason:
     calls = [call for call, _ in takewhile(lambda pair: pair[0].name == pair[1].name, both)]
     if len(calls) == len(first.host.calls):
         return first
-    inner = [reason.host.calls[len(calls)].name for reason in (first, other)[:1]]
-    host = first.host._replace(calls=calls, inner=inner)
+    host = first.host._replace(calls=calls, inner=[first.host.calls[len(calls)].name])
     return Reason(host, reported_call(calls, files))
 
 
@@ -317,8 +316,8 @@ def what_host_does(group: Group) -> str:
         thread, name = host.waiting
         took = part_of(sum(group.work), sum(pause.duration for pause in group.pauses))
         return (
-            f", while thread {host.thread} {does} in {chain}{below}: {took} in all. Thread {thread}"
-            f", which launches the steps, waits for it in {name.removeprefix('$')}."
+            f", while thread {host.thread} {does} in {chain}{below} ({took} in all), for which"
+            f" the launching thread {thread} waits in {name.removeprefix('$')}."
         )
     call = reported or calls[0]
     took = time(call.end - call.start)
