@@ -40,6 +40,7 @@ from _breakdown.pipeline.no_answer import (
     unreadable,
 )
 from _breakdown.pipeline.options import (
+    FORMS,
     OF_CAPTURES,
     OPTIONS,
     PEAK_OPTIONS,
@@ -147,6 +148,11 @@ MODE = Option(
     f"{', '.join(NAMES)} (default: {NAMES[0]}, or compare with --baseline)", "MODE", one_of(NAMES)
 )
 ALL_OPTIONS = {**PAGES, "--mode": MODE, **OPTIONS}
+# What to write instead of options that other tools have.
+MEANT = {
+    **{f"--{form}": f"--format {form}" for form in FORMS},
+    **{f"--{mode}": f"--mode {mode}" for mode in NAMES},
+}
 
 
 class Page(Exception):
@@ -207,7 +213,7 @@ def given_by(words: Sequence[str]) -> tuple[Json, list[str], list[str]]:
         raise Page(short_help(NAMES))
     values: Json = {}
     flags, profiles = [], []
-    for flag, value in uses(words, ALL_OPTIONS):
+    for flag, value in uses(words, ALL_OPTIONS, MEANT):
         if flag in PAGES:
             raise Page(page_of(flag, value))
         if not flag:
@@ -218,8 +224,8 @@ def given_by(words: Sequence[str]) -> tuple[Json, list[str], list[str]]:
         name = name_of(flag, option)
         if option.repeats:
             values.setdefault(name, []).append(value)
-        else:
-            values[name] = value
+        elif values.setdefault(name, value) != value:
+            raise wrong(f"{flag} was passed twice, with different values; pass it once")
     return values, flags, profiles
 
 
@@ -229,10 +235,9 @@ def parse_command_line(words: Sequence[str]) -> Request:
         raise wrong("PROFILE is missing; pass an .xplane.pb file, or a run or log directory")
     mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else NAMES[0]))
     if len(profiles) > 1 and mode.name not in OF_CAPTURES:
-        raise wrong(
-            f"only one PROFILE is accepted, also got {profiles[1]!r};"
-            " pass a second capture with --baseline"
-        )
+        also = next((word for word in profiles[1:] if word in NAMES), profiles[1])
+        how = f"write --mode {also}" if also in NAMES else "pass a second capture with --baseline"
+        raise wrong(f"only one PROFILE is accepted, also got {also!r}; {how}")
     for flag in flags:
         if flag not in ("--mode", *PIPELINE_OPTIONS, *mode.options):
             names = [name for name in NAMES if flag in mode_named(name).options]

@@ -62,11 +62,21 @@ def following(
     kept: Collection[str],
 ) -> str:
     """Build a command from new words and those of the `given` options that are in `kept`."""
-    import shlex
-
     if not set(STEP_OPTIONS).isdisjoint(words):
         kept = set(kept) - set(STEP_OPTIONS)
-    return shlex.join([*start, profile, *words, *options_in(given, set(kept) - set(words))])
+    options = options_in(given, set(kept) - set(words))
+    return " ".join(map(quoted, [*start, profile, *words, *options]))
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell. Bytes that are not UTF-8 are written as bash and zsh read them."""
+    # Import late, because the module takes 2 ms.
+    import shlex
+
+    if not any("\udc80" <= char <= "\udcff" for char in word):
+        return shlex.quote(word)
+    codes = (rf"\x{byte:02x}" if byte > 126 else chr(byte) for byte in os.fsencode(word))
+    return "$'" + "".join({"'": r"\'", "\\": r"\\"}.get(code, code) for code in codes) + "'"
 
 
 def options_in(given: Sequence[str], kept: Collection[str]) -> Iterator[str]:

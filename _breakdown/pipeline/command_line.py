@@ -52,8 +52,11 @@ def name_of(flag: str, option: Option) -> str:
     return option.name or flag.removeprefix("--").replace("-", "_")
 
 
-def uses(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[tuple[str, Any]]:
-    """Yield each option with its value, and all other words with an empty name of an option."""
+def uses(
+    words: Sequence[str], options: Mapping[str, Option], meant: Mapping[str, str]
+) -> Iterator[tuple[str, Any]]:
+    """Yield each option with its value, and all other words with an empty name of an option.
+    `meant` has what to write instead of some unknown options."""
     rest = iter(words)
     for word in rest:
         flag, equals, text = word.partition("=")
@@ -63,7 +66,8 @@ def uses(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[tuple[
         elif not is_flag(word):
             yield "", word
         elif option is None:
-            raise wrong(f"unknown option {flag}{suggestion(flag, options)}")
+            hint = f"; write {meant[flag]}" if flag in meant else suggestion(flag, options)
+            raise wrong(f"unknown option {flag}{hint}")
         elif option.metavar:
             if not equals:
                 text = next(rest, "--")

@@ -49,15 +49,26 @@ def suggestion(name: str, names: Collection[str]) -> str:
     others = [other for other in names if re.sub(r"\d+", "#", other) != without_numbers]
     close = [other for other in others if other.startswith(name)]
     close += get_close_matches(name, others, n=1, cutoff=0.7)
+    close += [other for other in others if is_short_for(name, other)]
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def is_short_for(name: str, other: str) -> bool:
+    """Return whether a name has letters of another one, in order, as `md` has of `markdown`."""
+    letters = iter(other)
+    return (
+        len(name) > 1 and name[0] == other[:1] != "-" and all(letter in letters for letter in name)
+    )
 
 
 def with_suggestion(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
     """Return the field `detail` with a suggestion appended, or an empty dict if no name in `asked`
     is a likely misspelling."""
     for option, available in AVAILABLE.items():
-        if asked.get(option) and fields.get(available):
-            hint = suggestion(asked[option], fields[available])
+        # Answers are about TPUs, so no other device is meant.
+        names = [name for name in fields.get(available, ()) if option != "device" or "TPU" in name]
+        if asked.get(option) and names:
+            hint = suggestion(asked[option], names)
             if hint:
                 detail = fields.get("detail") or f"no {option} {asked[option]!r}"
                 return {"detail": detail + hint}

@@ -346,8 +346,6 @@ def contradictions_in(mode: str, given: Json, profiles: Sequence[str]) -> Iterat
     form = given["format"]
     if form not in FORMS_OF.get(mode, FORMS):
         yield f"--mode {mode} has no {form} format; leave out --format {form}"
-    if "all" in given and form not in ("text", "markdown") and mode != "bottleneck":
-        yield f"--all requires --format text or --format markdown in mode {mode}"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not accept --device; use --plane"
     if given.keys() & {"line", "grep", "sample"} and "plane" not in given:

@@ -153,6 +153,25 @@ class UsageErrors(unittest.TestCase):
             (["--top=-1"], "--top must be a whole number of at least 0, got '-1'"),
             (["-t", "3"], "unknown option -t"),
             (["--topp=3", "--peers=1"], "unknown option --topp; did you mean --top?"),
+            (["--json"], "unknown option --json; write --format json"),
+            (["--idle"], "unknown option --idle; write --mode idle"),
+            (
+                ["--format", "md"],
+                "--format must be one of json, text, markdown, csv, got 'md'; did you mean"
+                " markdown?",
+            ),
+            (
+                ["summary"],
+                "only one PROFILE is accepted, also got 'summary'; write --mode summary",
+            ),
+            (
+                ["--device=0", "--device=1"],
+                "--device was passed twice, with different values; pass it once",
+            ),
+            (
+                ["--text", "--format=csv"],
+                "--format was passed twice, with different values; pass it once",
+            ),
             (["--"], "PROFILE is missing; pass an .xplane.pb file, or a run or log directory"),
         ):
             with self.subTest(words):
@@ -164,6 +183,15 @@ class UsageErrors(unittest.TestCase):
             "only one PROFILE is accepted, also got 'b.pb'; pass a second capture with --baseline",
             *(DEMO, "b.pb", "--mode", "summary"),
         )
+
+
+class Repeated(unittest.TestCase):
+    def test_option_may_be_passed_twice_with_one_value(self) -> None:
+        outcome = command.outcome_of([str(DEMO), "--mode=idle", "--device=0", "--device=0"])
+        self.assertEqual(outcome.status, 0)
+
+    def test_all_is_accepted_in_every_format(self) -> None:
+        self.assertEqual(command.outcome_of([str(DEMO), "--mode=idle", "--all"]).status, 0)
 
 
 class Words(unittest.TestCase):
@@ -181,14 +209,6 @@ class Words(unittest.TestCase):
             request = self.parsed(*itertools.chain(*order))
             given = (request.mode, request.mode_options, sorted(request.profiles))
             self.assertEqual(given, ("spread", {"top": 3}, ["a.json", "b.json"]))
-
-    def test_last_value_of_an_option_counts(self) -> None:
-        self.assertEqual(self.options("idle", "--top", "3", "--top=4"), {"top": 4})
-        for words, form in (
-            (["--text", "--format=csv"], "csv"),
-            (["--format=csv", "--text"], "text"),
-        ):
-            self.assertEqual(self.parsed("x.pb", *words).form, form)
 
     def test_values_of_repeatable_options_are_collected(self) -> None:
         self.assertEqual(self.options("idle", "--own", "a", "--own=b"), {"own": ["a", "b"]})

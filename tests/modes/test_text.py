@@ -614,7 +614,6 @@ class Command(InFolder):
 
     def test_options_for_text_are_rejected_for_other_formats(self) -> None:
         for options, detail in (
-            (["--mode=idle", "--all"], "--all requires --format text or --format markdown"),
             (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
         ):
             outcome = command.outcome_of([str(DEMO), *options])

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import unittest
@@ -186,6 +187,14 @@ class NextSteps(unittest.TestCase):
         words = ["--mode", "idle", "--step", "all"]
         line = following(["tool"], "my logs", given, words, ["--step", "--step-id", "--own"])
         self.assertEqual(line, "tool 'my logs' --mode idle --step all --own 'a b'")
+
+    @unittest.skipUnless(shutil.which("bash"), "needs bash")
+    def test_names_that_are_not_utf_8_are_quoted_for_the_shell(self) -> None:
+        for name in (b"a\xffb'c\\d e.pb", b"\xfe", b"$x 'y'"):
+            line = following(["printf", "%s"], os.fsdecode(name), [], [], [])
+            done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+            self.assertEqual(done.stdout, name)
+            line.encode("ascii")
 
     def test_answer_for_stdin_has_no_next_steps(self) -> None:
         with open(next((ROOT / "tests/data/demo").rglob("*.gz")), "rb") as demo_file:
