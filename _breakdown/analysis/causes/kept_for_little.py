@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Change, Remove, Resize
-from _breakdown.analysis.arrays.graph import WHILE, Value, body_of, operand
+from _breakdown.analysis.arrays.graph import WHILE, Value, operand
 from _breakdown.analysis.arrays.of_step import TEMPORARY
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import LITTLE, multiplies, sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
-from _breakdown.analysis.sizes.edges import last_of
+from _breakdown.analysis.sizes.edges import is_state, last_of
 from _breakdown.units import size
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Path
@@ -66,8 +66,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
 
 def _is_filled(loop: Instruction, path: Path) -> bool:
     """Return whether each round of a loop writes a part of an element of its state."""
-    body = body_of(loop)
-    update = last_of(Value(body.root, path)).instruction if body and body.root else None
-    start = operand(update, 0) if update and update.opcode == "dynamic-update-slice" else None
-    end = last_of(Value(start)) if start else None
-    return end is not None and end.path == path and end.instruction.computation is body
+    update = last_of(Value(loop, path)).instruction
+    start = operand(update, 0) if update.opcode == "dynamic-update-slice" else None
+    return start is not None and is_state(last_of(Value(start)), loop, path)

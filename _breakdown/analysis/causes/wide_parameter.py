@@ -21,6 +21,8 @@ REMEDY = (
 )
 # Smaller parameters, such as scales of norms, cost almost nothing.
 _MIN_BYTES = 1 << 20
+# Bits of the floats that parameters have if nobody forgot their dtype.
+_NARROW = 16
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -35,6 +37,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         and not array.is_result
         and (array.shape.n_bytes or 0) >= _MIN_BYTES
         and is_float(array.shape.dtype)
+        and (array.shape.bits or 0) > _NARROW
         and (moved := sizes.narrow.left(array.value))
     }
     if not wide:

@@ -145,8 +145,12 @@ def edges_after(value: Value) -> Iterator[Edge]:
                 yield Edge(loop, 0, value, taker, LOOP if is_unchanged(loop, taker.path) else OTHER)
         elif kind == PASS:
             yield Edge(by, 0, value, taker, kind)
-        else:
+        elif by.is_asynchronous or kind == EXCHANGE:
             yield from (edge for edge in edges_before(taker) if edge.given == value)
+        else:
+            for place, one in enumerate(by.operands):
+                if one is here:
+                    yield Edge(by, place, value, taker, kind)
 
 
 def loop_of(here: Instruction) -> Instruction | None:

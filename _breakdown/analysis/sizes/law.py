@@ -36,7 +36,7 @@ WHOLE: Parts = {}
 # More than half is no fault: padding, shifts by a position and borders drop less.
 MOST = 0.51
 # Longer chains of ops are assumed to need whole arrays, to bound the depth of the search.
-FARTHEST = 80
+FARTHEST = 40
 
 
 def fraction(left: Left) -> float:

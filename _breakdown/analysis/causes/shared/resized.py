@@ -180,7 +180,8 @@ class Sizes:
         return Resized(law, kind, ran, found[0], found[1], moved)
 
     def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
-        if law is self.zero and not adds(op):
+        is_wide = any(array.bits == 32 for array in op.chain[-1].arrays or ())
+        if (law is self.zero and not adds(op)) or (law in (self.narrow, self.wide) and not is_wide):
             return None
         arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
         largest = max(arrays.values(), default=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from _breakdown.analysis.arrays.graph import WHILE, body_of, callers, loop_around
+from _breakdown.analysis.arrays.graph import WHILE, body_of, callers
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
 from _breakdown.analysis.causes import SMALLEST_PART
@@ -154,15 +154,6 @@ class StepProgram:
             for entry in self.ledger
             if entry.executions.op.instruction
         }
-
-    @cached_property
-    def by_loop(self) -> dict[Instruction | None, list[Entry]]:
-        """Group the ops by the innermost loop in which they run; None is no loop. Return nothing
-        if the program has no loops."""
-        if not self.with_opcodes(WHILE):
-            return {}
-        loops = {part: loop_around(part) for part in {here.computation for here in self.entry_of}}
-        return grouped((loops[here.computation], entry) for here, entry in self.entry_of.items())
 
     @cached_property
     def order(self) -> dict[Instruction, int]:
