@@ -12,6 +12,7 @@ from _breakdown.analysis.remedies import LATE_DEVICE, remedy_of
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
+from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known, summed
@@ -170,6 +171,7 @@ class FindingRows(NamedTuple):
             "lost_ps": finding.lost,
             "hideable_ps": self.hideable.time_of(finding.name, finding.entries),
             "kernel": finding.kernel,
+            "limited_by": limit_of(finding.entries),
             "waits_for": (
                 group.where(is_exposed).time_by(lambda op: op.waits_for)
                 if finding.name in (COLLECTIVE, HOST)

@@ -67,7 +67,8 @@ _HALF, _THIRD = 0.5, 0.33
 _VECTOR_TIMES = 20
 _CALLS = re.compile(r"(?:ragged_)?all_to_all|psum\w*|pmax|pmin|all_gather|ppermute|reduce_scatter")
 _CASTS = ("convert_element_type",)
-_CUTS = re.compile(r"slice|dynamic_slice|dynamic_update_slice|concatenate|squeeze|split")
+# An update in place is no such part: it splits and joins nothing.
+_CUTS = re.compile(r"slice|dynamic_slice|concatenate|squeeze|split")
 _GATHERS = re.compile(r"(?<!all-)(?:gather|scatter)(?!_offload)")
 _MATMULS = re.compile(r"(?:convolution|dot|ragged-dot)\b")
 _COPIES = frozenset(("copy", "transpose", "reshape"))

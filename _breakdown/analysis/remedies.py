@@ -17,6 +17,7 @@ from _breakdown.analysis.roof.ledger import (
     Entry,
     OpClass,
 )
+from _breakdown.analysis.roof.limits import is_far_from_roofs
 from _breakdown.pipeline.idle_causes import (
     BARRIER,
     BETWEEN_PROGRAMS,
@@ -246,6 +247,8 @@ IDLE: tuple[tuple[str, str, str], ...] = (
         "no change is needed, unless many pauses add up",
     ),
 )
+# What helps these kinds is moving fewer bytes, if HBM limits the op.
+_FEWER_BYTES = (kinds.FEW_ROWS, kinds.REDUCE, kinds.WIDE)
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
 
@@ -253,6 +256,8 @@ def remedy_of(entry: Entry, *, lacks_math: bool = False) -> str | None:
     """Return a remedy for the time that an op loses; None if no remedy is known. Pass whether the
     step has too little math to hide ops of this class."""
     what = entry.name, kinds.kind_of(entry) or ""
+    if what[1] in _FEWER_BYTES and is_far_from_roofs(entry):
+        return None
     return (lacks_math and TOO_LITTLE_MATH.get(what)) or _WHAT_HELPS.get(what)
 
 

@@ -27,6 +27,7 @@ from _breakdown.analysis.roof.costs import (
 )
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.analysis.roof.ledger import Entry, entry_of
+from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.roof.merged_ops import common_name, merged_ops, ranked_ops, scope_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.analysis.rows import (
@@ -41,6 +42,7 @@ from _breakdown.analysis.rows import (
 from _breakdown.output.columns import (
     AVERAGE,
     CATEGORY,
+    LIMIT,
     LOOP,
     LOST,
     OF_ROOF,
@@ -185,6 +187,7 @@ class Judge:
             "loop": self.loops.row(ops[0].members),
             "at_roof_ps": known_sum(entry.at_roof for entry in entries),
             "lost_ps": known_sum(entry.lost for entry in entries),
+            "limited_by": limit_of(entries),
         }
 
     def detail_row(self, group: Group) -> Json:
@@ -246,6 +249,7 @@ class Judge:
             "achieved_gbps": rate(n_bytes and 1000 * n_bytes, average),
             "at_roof_ps": known_sum(entry.at_roof for entry in entries),
             "lost_ps": known_sum(entry.lost for entry in entries),
+            "limited_by": limit_of(entries),
             "kernel": (entries[0].kernel or op.kernel) if entries else None,
             "waits_for": op.waits_for if is_exposed(op) else None,
         }
@@ -403,6 +407,7 @@ OPS = Table(
         Column("ops x runs", "ops_x_runs", "word"),
         AVERAGE,
         OF_ROOF,
+        LIMIT,
         LOOP,
         Column("op", "hlo_op", also=(" · {scope}",), least=30),
     ),

@@ -22,6 +22,7 @@ from _breakdown.analysis.roof.judging import (
     weighted_average,
 )
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
+from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
 from _breakdown.analysis.rows import (
     chip_fields,
@@ -32,7 +33,7 @@ from _breakdown.analysis.rows import (
     source_is,
     with_reads,
 )
-from _breakdown.output.columns import LINE, OF_ROOF, PEAKS, TOTAL
+from _breakdown.output.columns import LIMIT, LINE, OF_ROOF, PEAKS, TOTAL
 from _breakdown.output.phrases import Next, at_line_of, joined
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
@@ -130,6 +131,7 @@ def roofline_row(verdict: Verdict) -> Json:
         ),
         "ridge_point": verdict.ridge_point,
         "bound": verdict.bound,
+        "limited_by": limit_of(part.entries),
         "t_compute_theory_ps": round(verdict.t_compute),
         "t_hbm_theory_ps": round(verdict.t_hbm),
         "t_roofline_theory_ps": round(verdict.t_roofline),
@@ -299,6 +301,7 @@ PARTS: tuple[Part, ...] = (
             Column("hbm", "hbm", "share"),
             OF_ROOF,
             Column("bound", "bound", "word", least=7),
+            LIMIT,
             Column("dtype", "dtype", "word", also=(" ({reads})",), least=12),
             Column("flop/byte", "arithmetic_intensity", "number", gives_way=True),
             Column("kernel", "kernel", null="", gives_way=True),

@@ -22,6 +22,7 @@ TIME = Column("time", "dur_ps", "time")
 LOST = Column("lost", "lost_ps", "time")
 # A field that the tables of ops and lines compute.
 OF_ROOF = Column("% of roof", "pct_of_roof", "percent", of="pct_of_roof")
+LIMIT = Column("limit", "limited_by", "word", null="", gives_way=True)
 AVERAGE = Column("avg", "avg_dur_ps", "time")
 CATEGORY = Column("category", "hlo_category")
 PHASE_INITIALS = Column("phases", "phases", "initials", null="", gives_way=True)

@@ -67,6 +67,7 @@ RULES = (
     Rule("duplicated_work", PROGRAM, "Work that several devices repeat"),
     Rule("reduce_then_slice", PROGRAM, "A full collective whose result is then sliced"),
     Rule("precise_matmul", PROGRAM, "Matmuls in higher precision"),
+    Rule("matmul_on_vector_unit", PROGRAM, "A matmul on the vector unit"),
     Rule("widened_dtype", PROGRAM, "Widening values to f32"),
     Rule("broadcast_in_memory", PROGRAM, "Writing an array that repeats a smaller one"),
     Rule("large_intermediate", PROGRAM, "Writing and re-reading a large array"),

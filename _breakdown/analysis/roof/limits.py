@@ -1,0 +1,37 @@
+"""Name what limits an op: a roof that explains at least half of its time, or its start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Literal
+
+from _breakdown.analysis.roof.ledger import NO_TIME, Entry
+
+Limit = Literal["mxu", "hbm", "latency", "neither"]
+# Math below this part of its roof is not bound by it.
+FAR_FROM_ROOF = 0.4
+# A shorter op mostly waits for its first bytes.
+_SHORT_PS = 2_000_000
+
+
+def limit_of(entries: Iterable[Entry]) -> Limit | None:
+    """Return what limits the op that takes the most time. Return None if it is no math, or if a
+    roof that may limit it is unknown."""
+    entry = max(entries, key=lambda entry: entry.total, default=None)
+    if entry is None or entry.cost is None or entry.at_roof is None:
+        return None
+    if 2 * _roof(entry) >= entry.total:
+        return "mxu" if entry.t_compute >= (entry.t_memory or NO_TIME) else "hbm"
+    if entry.total < _SHORT_PS * entry.executions.n:
+        return "latency"
+    return "neither" if entry.is_certain else None
+
+
+def is_far_from_roofs(entry: Entry) -> bool:
+    """Return whether math is bound by neither roof."""
+    return bool(entry.cost and entry.at_roof and _roof(entry) < FAR_FROM_ROOF * entry.total)
+
+
+def _roof(entry: Entry) -> Fraction:
+    return max(entry.t_compute, entry.t_memory or NO_TIME)
