@@ -12,6 +12,7 @@ from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.findings import Finding
 from _breakdown.analysis.likely_lines import NO_LINE
 from _breakdown.analysis.roof.budget import IDLE
+from _breakdown.analysis.roof.limits import roofs_missed
 from _breakdown.analysis.rows import likely_fields, scope_fields
 from _breakdown.pipeline.groups import percent
 
@@ -42,6 +43,7 @@ def loss_row(
             "hlo_op": None,
             "lost_ps": lost,
             "lost_pct": percent(lost, facts.step.duration + pause),
+            **roofs_missed(()),
         }
     return row_of(line, facts) if line else None
 
@@ -57,6 +59,7 @@ def row_of(line: Line, facts: StepFacts) -> Json:
         "hlo_op": worst.costliest.executions.op.name,
         "lost_ps": lost,
         "lost_pct": percent(lost, facts.step.duration),
+        **roofs_missed(worst.entries),
     }
 
 

@@ -61,6 +61,7 @@ from _breakdown.output.verdict import (
     WORTH_A_LOOK_PCT,
     is_late,
     loss_sentence,
+    roof_sentences,
     shares,
     start_at_loss,
 )
@@ -383,9 +384,12 @@ def headline(answer: Json) -> str:
             ["Nothing large to mend.", *(says for _, says in largest_first), *shares(answer)]
         )
     if cause:
-        of_loss = [loss_sentence(loss, answer)] if lost > cause["gain_ps"] else []
+        is_larger = lost > cause["gain_ps"]
+        of_loss = [loss_sentence(loss, answer), *roof_sentences(loss)] if is_larger else []
         return joined([cause_sentence(cause, answer, is_first=True), *of_loss])
-    return start_at_loss(loss, answer) if loss else "It is not sure that any cause gains much."
+    if loss:
+        return joined([start_at_loss(loss, answer), *roof_sentences(loss)])
+    return "It is not sure that any cause gains much."
 
 
 def cause_sentence(cause: Json, answer: Json, *, is_first: bool = False) -> str:

@@ -36,16 +36,30 @@ def start_at_loss(loss: Json, answer: Json) -> str:
         return pauses or f"The device is idle for {share_of_loss(loss, answer)}."
     return (
         f"Start{place_of(loss, answer)}, which loses {share_of_loss(loss, answer)}, mostly in"
-        f" {IN_SENTENCES[loss['class']]}{waiting(loss, answer)}."
+        f" {what_loses(loss)}{waiting(loss, answer)}."
     )
 
 
 def loss_sentence(loss: Json, answer: Json) -> str:
-    what = f"{IN_SENTENCES[loss['class']]}{place_of(loss, answer)}"
+    what = f"{what_loses(loss)}{place_of(loss, answer)}"
     return (
         f"The largest loss without a known cause is {what}: {share_of_loss(loss, answer)}"
         f"{waiting(loss, answer)}."
     )
+
+
+def what_loses(loss: Json) -> str:
+    return IN_SENTENCES[loss["class"]] if loss["mxu_pct"] is None else "math"
+
+
+def roof_sentences(loss: Json) -> Iterator[str]:
+    """Yield what math reaches if neither roof limits it."""
+    if loss["mxu_pct"] is not None:
+        hbm, mxu = percentage(loss["hbm_pct"]), percentage(loss["mxu_pct"])
+        yield (
+            f"It reaches {hbm} of HBM's bandwidth and {mxu} of the MXU's peak; what limits it is"
+            " not known."
+        )
 
 
 def place_of(loss: Json, answer: Json) -> str:

@@ -531,7 +531,7 @@ class ExplainedWait(unittest.TestCase):
 
     def test_headline_says_how_much_communication_is_waiting(self) -> None:
         found = self.of_synchronous(700, 100)
-        loss = {**found["lines"][0], "lost_pct": 70}
+        loss = {**found["lines"][0], "lost_pct": 70, "mxu_pct": None, "hbm_pct": None}
         self.assertEqual(
             bottleneck.headline({**found, "causes": [], "largest_loss": loss}),
             "Start at train.py:9, which loses 0.7 of 1.00 ns (70.0 %), mostly in communication; on"

@@ -60,6 +60,18 @@ class Headlines(unittest.TestCase):
         for sent, more in ((51, of_loss), (50, ""), (0, "")):
             self.assertEqual(of_step(50, sent)["headline"], says + more)
 
+    def test_math_far_from_both_roofs_is_called_bound_by_neither(self) -> None:
+        # The flops take 10 ps.
+        for dur, says in (
+            (25, "Start at m.py:1, which loses 15 of 25 ps (60.0 %), mostly in compute-bound"
+                 " math."),
+            (40, "Start at m.py:1, which loses 30 of 40 ps (75.0 %), mostly in math. It reaches"
+                 " 0.0 % of HBM's bandwidth and 25.0 % of the MXU's peak; what limits it is not"
+                 " known."),
+        ):  # fmt: skip
+            data = trace([matmul(0, dur, 20, 0)], [("0", 0, dur)])
+            self.assertEqual(answer(data, "bottleneck", *PEAKS, *CHIP)["headline"], says)
+
     def test_line_is_named_if_no_cause_surely_gains_two_percent(self) -> None:
         for sent, says in (
             (100, "Start at loss.py:7, which loses 0.1 of 1.00 ns (10.0 %), mostly in"

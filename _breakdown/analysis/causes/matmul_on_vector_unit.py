@@ -52,9 +52,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
         saved = total - at_roof / _EFFICIENCY
         yield Cause(
             f"The core runs {counted(sum(ran.n for ran in members), 'matmul')} of"
-            f" {_largest(of, members)} at <line> as multiplications and sums on the vector unit."
-            f" They reach {percentage(100 * at_roof / total)} of HBM's bandwidth, probably because"
-            " of the array's order of dimensions. With another one, the step would save <gain>.",
+            f" {_largest(of, members)} at <line> as multiplications and sums on the vector unit, at"
+            f" {percentage(100 * at_roof / total)} of HBM's bandwidth, probably because of the"
+            " array's order of dimensions. With another one, the step would save <gain>.",
             REMEDY,
             LIKELY,
             members,

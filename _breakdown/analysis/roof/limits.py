@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal
 
 from _breakdown.analysis.roof.ledger import NO_TIME, Entry
+from _breakdown.analysis.roof.roofs import rounded
 
 Limit = Literal["mxu", "hbm", "latency", "neither"]
 # Math below this part of its roof is not bound by it.
-FAR_FROM_ROOF = 0.4
+FAR_FROM_ROOF = Fraction(2, 5)
 # A shorter op mostly waits for its first bytes.
 _SHORT_PS = 2_000_000
 
@@ -31,6 +32,19 @@ def limit_of(entries: Iterable[Entry]) -> Limit | None:
 def is_far_from_roofs(entry: Entry) -> bool:
     """Return whether math is bound by neither roof."""
     return bool(entry.cost and entry.at_roof and _roof(entry) < FAR_FROM_ROOF * entry.total)
+
+
+def roofs_missed(entries: Sequence[Entry]) -> dict[str, float | None]:
+    """Return which parts of both roofs math reaches if it is bound by neither; None for other
+    ops."""
+    total = sum(entry.total for entry in entries)
+    shares = [NO_TIME, NO_TIME]
+    if total and all(entry.cost and entry.is_certain for entry in entries):
+        shares[0] = sum((entry.t_compute for entry in entries), NO_TIME) / total
+        shares[1] = sum((entry.t_memory or NO_TIME for entry in entries), NO_TIME) / total
+    is_missed = 0 < max(shares) < FAR_FROM_ROOF
+    mxu, hbm = (rounded(100 * share, 3) if is_missed else None for share in shares)
+    return {"mxu_pct": mxu, "hbm_pct": hbm}
 
 
 def _roof(entry: Entry) -> Fraction:

@@ -41,7 +41,7 @@ class MatmulOnVectorUnit(unittest.TestCase):
         # With another layout, it takes 100 / 0.8 = 125 ps.
         self.assertEqual((row["gain_ps"], row["gain_range_ps"]), (120, [80, 200]))
         self.assertIn("1 matmul of cache['key'] (s8[1024,8,128]) at attention.py:21", row["says"])
-        self.assertIn("They reach 30.8 % of HBM's bandwidth", row["says"])
+        self.assertIn("vector unit, at 30.8 % of HBM's bandwidth", row["says"])
 
     def test_matmul_at_40_percent_of_the_bandwidth_is_not_reported(self) -> None:
         self.assertEqual(found(fused(), 250), [])
