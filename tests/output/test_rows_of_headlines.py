@@ -60,7 +60,9 @@ def figures_of(row: Json) -> set[int]:
 def line_of(row: Json) -> str:
     """Return the line of a row as in headlines. If a row of `compare` has no line after the change,
     its line is that before the change."""
-    return phrases.at_line_of(row) or phrases.at(row.get("before_source_user"))
+    found = phrases.at_line_of(row) or phrases.at(row.get("before_source_user"))
+    # A doubtful line is marked.
+    return found.removesuffix(" (?)")
 
 
 def is_in(figure: str, unit: str, row: Json) -> bool:
