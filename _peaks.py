@@ -50,6 +50,8 @@ class Chip(NamedTuple):
     hbm_gibps: float | None = None
     hbm_gbps: float | None = None
     overlap: Literal["fusions", "sparse_cores"] | None = None
+    # Memory that a program on one device can use; on v4 and v5p, both TensorCores share it.
+    hbm_gib: int | None = None
 
 
 # On v2 to v4, v5p and v8i, a device plane is one of the chip's two TensorCores, and on v7x one of
@@ -61,9 +63,15 @@ CHIPS = {
     "v3": Chip(("TPU v3",), 61.5, hbm_gbps=450.0),
     "v4i": Chip(("TPU v4 Lite", "TPU v4i"), 137.0, hbm_gbps=614.0),
     # XProf's roofline tables have slightly other rates than the vendor, from captures.
-    "v4": Chip(("TPU v4",), 139.8, int8=137.5, hbm_gibps=572.2, overlap="fusions"),
+    "v4": Chip(("TPU v4",), 139.8, int8=137.5, hbm_gibps=572.2, overlap="fusions", hbm_gib=32),
     "v5e": Chip(
-        ("TPU v5 Lite", "TPU v5e"), 197.0, int8=393.0, int4=788.0, hbm_gbps=819.0, overlap="fusions"
+        ("TPU v5 Lite", "TPU v5e"),
+        197.0,
+        int8=393.0,
+        int4=788.0,
+        hbm_gbps=819.0,
+        overlap="fusions",
+        hbm_gib=16,
     ),
     "v5p": Chip(
         ("TPU v5", "TPU v5p"),
@@ -73,6 +81,7 @@ CHIPS = {
         int4=920.0,
         hbm_gibps=1287.45,
         overlap="fusions",
+        hbm_gib=95,
     ),
     "v6e": Chip(
         ("TPU v6 Lite", "TPU v6e"),
@@ -82,6 +91,7 @@ CHIPS = {
         int4=3680.0,
         hbm_gbps=1638.0,
         overlap="sparse_cores",
+        hbm_gib=32,
     ),
     # This tool's predecessor misread 7380 GB/s as GiB/s; keep its value so that results stay
     # comparable.
@@ -91,6 +101,7 @@ CHIPS = {
         fp8=2307.0,
         hbm_gibps=3690.0,
         overlap="sparse_cores",
+        hbm_gib=96,
     ),
     "v8i": Chip(("TPU v8i", "TPU8i"), 550.5, fp8=4404.0, hbm_gbps=4300.5),
     "v8t": Chip(("TPU v8t", "TPU8t"), 996.1, fp8=5976.9, int8=996.1, int4=11953.8, hbm_gbps=6528.0),

@@ -237,6 +237,7 @@ PARTS: tuple[Part, ...] = (
             Column("to", "high_ps", "time", null=""),
             Column("% step", "gain_pct_of_step", "percent", of="gain_pct_of_step"),
             Column("% period", "pct_of_period", "percent", of="pct_of_period"),
+            Column("frees", "frees_bytes", "bytes", null=""),
             Column("cause", "cause", "word", also=(" ({confidence})",)),
             Column("line", ("source_user", "source_inner"), "file", null=""),
         ),

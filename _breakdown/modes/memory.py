@@ -15,10 +15,9 @@ from typing import Any
 from _breakdown.analysis.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.analysis.memory.allocator import runtime_of
 from _breakdown.analysis.memory.memory_peak import (
-    Contradiction,
     Held,
     Peak,
-    peak_of,
+    peak_of_program,
 )
 from _breakdown.analysis.report import Ran, program_id_of, runs_of
 from _breakdown.light import NamedTuple, cached_property
@@ -31,7 +30,6 @@ from _breakdown.pipeline.groups import grouped, percent
 from _breakdown.pipeline.no_answer import NoAnswer, no_program
 from _breakdown.pipeline.normalize import Step
 from _breakdown.units import size
-from _proto.hlo.buffers import read_buffers
 from _proto.hlo.program import Instruction, Program
 from _proto.hlo.shapes import Array
 from _proto.trace.trace import Trace
@@ -163,17 +161,6 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
         "peak_allocated_bytes": peak[1] if peak else None,
         "min_available_bytes": runtime.min_available,
     }
-
-
-def peak_of_program(program: Program) -> Peak | None:
-    """Return the program's peak HBM usage, or None if the buffer assignment is missing or
-    contradicts itself."""
-    buffers = read_buffers(program)
-    try:
-        return None if buffers is None else peak_of(buffers)
-    except Contradiction as error:
-        program.complain(f"the buffer assignment is inconsistent: {error}")
-        return None
 
 
 def peak_row(name: str, program: Program, ran: Ran) -> Json | None:

@@ -12,6 +12,7 @@ Json = dict[str, Any]
 
 # Fields of rows that are left out if they are null.
 UNLESS_NULL = (
+    "frees_bytes",
     "gain_bytes",
     "hideable_ps",
     "kernel",
@@ -63,7 +64,11 @@ def brief(row: Json, told: set[str]) -> Json:
 
 
 def without_gain(cause: Json) -> str:
-    """Return what a cause says, without a second sentence that repeats the gain."""
+    """Return what a cause says, without a second sentence that repeats the gain. What the change
+    frees is not in the row."""
+    if cause["frees_bytes"]:
+        says: str = cause["says"]
+        return says
     first, *others = sentences_of(cause["says"])
     gain = f"about {time(cause['gain_ps'])}" if cause["gain_ps"] else None
     return " ".join([first, *(text for text in others if gain is None or gain not in text)])

@@ -2,52 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 
+from _breakdown.analysis.arrays.engine import Gain
+from _breakdown.analysis.arrays.graph import (
+    STRUCTURE,
+    Value,
+    callers,
+    is_backward,
+    is_same,
+    producers,
+    reach,
+)
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, StepFacts
-from _breakdown.analysis.causes.shared.checkpoints import common_place_of, recomputed_in
+from _breakdown.analysis.causes.shared.checkpoints import (
+    REPEATED_PART,
+    common_place_of,
+    recomputed_in,
+)
 from _breakdown.analysis.causes.shared.step_program import collective_name_of, total_of
-from _breakdown.analysis.memory.allocator import runtime_of
+from _breakdown.analysis.memory.free import free_memory
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import size, time
+from _breakdown.units import counted, size, time
+from _proto.hlo.program import Instruction
 
-REMEDY = (
-    "If memory is free, save more activations: use a checkpoint policy that keeps the outputs of"
-    " matmuls, or remove the checkpoint in some layers."
+FOR_KERNELS = (
+    "If memory is free, keep the kernels' results: name them (residual_checkpoint_name), use the"
+    " checkpoint policy save_only_these_names, and measure."
 )
+FOR_ALL = (
+    "If memory is free, leave out the checkpoint in {layers}, and measure: people found steps that"
+    " became faster, and others that became slower."
+)
+# What a program only passes on to the backward pass, or repeats there, need not be kept.
+_PASSED = STRUCTURE | {"broadcast", "concatenate", "dynamic-slice", "pad", "slice"}
+_NOT_KEPT = _PASSED | {"all-gather", "all-gather-done", "async-done", "constant", "iota"}
+# At least this part of the time that recomputation takes is saved: on chips, keeping the results of
+# attention kernels saved 178 of 206 ms, and people gained half to all of what they had predicted.
+# At most, keeping arrays costs this many times what it takes to write and to read them: in a
+# recompiled pair it was 2.4, because a loop copies what it keeps.
+_LEAST, _DEAREST = 0.4, 2.5
+# JAX's kernel for attention whose results can be kept by name.
+_NAMED = "splash"
+_LANES = 128
+# Part of the free memory that arrays can take: a program cannot use all of it.
+_USABLE = 0.9
 
 
 def find(facts: StepFacts) -> Iterator[Cause]:
     left_out = facts.explained_by("recomputed_repeatedly")
     # Exclude ops of depth 0: the compiler recomputes them without a checkpoint if memory is short.
     members = [
-        again.executions
-        for again in recomputed_in(facts.step)
-        if again.depth and id(again.executions) not in left_out
+        work.executions
+        for work in recomputed_in(facts.step)
+        if work.depth and id(work.executions) not in left_out
     ]
+    kernels = [ran for ran in facts.step.leaves if _is_kernel_to_keep(ran)]
+    kernels = [ran for ran in kernels if id(ran) not in left_out]
+    if not members and not kernels:
+        return
+    saving, kept = _Saving(facts), _results_of(kernels)
+    if kept and (gain := saving.gain(total_of(kernels), kept, 1)):
+        members = [ran for ran in members if ran not in kernels]
+        per_gib = gain.estimate / 10**9 / (kept / 2**30)
+        yield Cause(
+            f"The backward pass runs {counted(sum(ran.n for ran in kernels), 'kernel')} at <line>"
+            f" again, which takes {time(total_of(kernels))}. Their results take"
+            f" {size(kept)}{saving.free_says}, so keeping them saves {per_gib:.2g} ms per GiB.",
+            FOR_KERNELS,
+            LIKELY,
+            kernels,
+            measured=gain,
+            evidence={"keeps_bytes": kept},
+        )
+    else:
+        kernels = []
     # Communication that runs again counts apart, because something else can remove it.
     kinds = grouped((_is_communication(ran), ran) for ran in members)
-    work, sent = kinds.get(False, []), kinds.get(True, [])
-    if not work:
-        return
-    device = facts.step.device
-    runtime = runtime_of(device.trace, device.plane.name, facts.context)
-    free = runtime.min_available if runtime else None
-    kept = _bytes_to_keep(facts, members)
-    memory = f"takes {size(kept)}" if kept else "takes memory"
-    if free is not None:
-        memory += f" ({size(free)} of HBM stayed free)"
+    if False in kinds:
+        yield _rest(saving, kinds[False], kinds.get(True, []), kernels)
+
+
+def _rest(
+    saving: _Saving,
+    work: list[Executions],
+    sent: Sequence[Executions],
+    kernels: Sequence[Executions],
+) -> Cause:
+    kept = max(0, saving.all_kept() - _results_of(kernels))
+    n_layers = saving.one_layer_of(kept)
+    gain = saving.gain(total_of(work), kept, n_layers) if kept else None
+    layers = "all layers" if n_layers == 1 else f"one of {n_layers} layers"
     also = f", besides {time(total_of(sent))} of communication" if sent else ""
-    yield Cause(
+    says = (
         "The checkpoint at <line> runs forward work again in the backward pass, which takes"
-        f" {time(total_of(work))}{also}. Saving activations instead {memory} and time, too, so the"
-        " step can also become slower.",
-        REMEDY,
+        f" {time(total_of(work))}{also}."
+    )
+    if kept:
+        says += (
+            f" Without it in {layers}, {size(kept // n_layers)} more are kept{saving.free_says}"
+            f"{'.' if gain else ', which probably takes longer.'}"
+        )
+    return Cause(
+        says,
+        FOR_ALL.format(layers=layers if gain else "some layers"),
         LIKELY,
         work,
-        place=common_place_of(members),
+        measured=gain,
+        place=common_place_of(work),
+        evidence={"keeps_bytes": kept // n_layers or None},
     )
 
 
@@ -55,16 +121,72 @@ def _is_communication(ran: Executions) -> bool:
     return is_exposed(ran.op) and collective_name_of(ran.op) is not None
 
 
-def _bytes_to_keep(facts: StepFacts, members: Sequence[Executions]) -> int:
-    """Return the bytes of the arrays that only recomputed ops write, and the backward pass
-    reads."""
-    recomputed = {ran for ran in members if collective_name_of(ran.op) != "all-gather"}
-    return sum(
-        (array.shape.n_bytes or 0) * max(use.executions.n for use in array.writes)
-        for array in facts.arrays
-        if array.writes
-        and all(use.executions in recomputed for use in array.writes)
-        and any(
-            use.executions.op.phase == "backward" for use in facts.arrays.effective_reads(array)
+def _is_kernel_to_keep(ran: Executions) -> bool:
+    """Return whether an op is a kernel whose results JAX can keep; some kernels have no path in the
+    trace."""
+    return _NAMED in (ran.op.kernel or "") and f"/{REPEATED_PART}/" in (ran.op.path or "")
+
+
+def _results_of(kernels: Iterable[Executions]) -> int:
+    """Return the bytes of what kernels of attention return. Of statistics of rows, such as a
+    maximum, which are repeated in the lanes of a register, JAX keeps one lane."""
+    n_bytes = 0
+    for ran in kernels:
+        is_mixed = len({array.dtype for array in ran.op.outputs}) > 1
+        for array in ran.op.outputs:
+            is_repeated = is_mixed and array.dtype == "f32" and array.dims.endswith(f",{_LANES}")
+            n_bytes += ran.n * (array.n_bytes or 0) // (_LANES if is_repeated else 1)
+    return n_bytes
+
+
+class _Saving:
+    """Computes what it takes to keep arrays instead of computing them again."""
+
+    def __init__(self, facts: StepFacts) -> None:
+        self._facts = facts
+        self._free = free_memory(facts.step, facts.roofs.choice.chip, facts.context)
+        self._ran = {ran.op.instruction: ran for ran in facts.step.leaves if ran.op.instruction}
+
+    def gain(self, time_again: int, kept: int, n_layers: int) -> Gain | None:
+        """Return the gain: the time of the ops, without the time to write and to read what is kept
+        at the bandwidth that the step reaches. Return None if there is none."""
+        arrays = self._facts.arrays
+        moved = sum(array.moved_by_bound_ops for array in arrays)
+        if not moved or self.one_layer_of(kept) > n_layers:
+            return None
+        cost = 2 * kept * arrays.bound_time / moved
+        estimate = round((time_again - cost) / n_layers)
+        least = round((_LEAST * time_again - _DEAREST * cost) / n_layers)
+        return Gain(estimate, max(0, least), estimate) if estimate > 0 else None
+
+    def one_layer_of(self, kept: int) -> int:
+        """Return of how many layers one can keep its arrays."""
+        return ceil(kept / max(1, _USABLE * self._free)) if kept and self._free is not None else 1
+
+    @property
+    def free_says(self) -> str:
+        return "" if self._free is None else f" ({size(self._free)} of HBM are free)"
+
+    def all_kept(self) -> int:
+        """Return the bytes of what the backward pass reads of recomputed values: these are the
+        arrays that JAX keeps without a checkpoint."""
+        programs = {here.program for here in self._ran}
+        starts = [
+            Value(here)
+            for program in programs
+            for here in program.instructions()
+            if is_backward(here) and here.opcode not in _PASSED
+        ]
+        read = reach(starts, producers, lambda v: is_same(v) or v.instruction.opcode in _PASSED)
+        return sum(
+            (value.array.n_bytes or 0) * self._n_of(value.instruction)
+            for value in read.stopped
+            if value.array
+            and REPEATED_PART in (value.instruction.op_name or "")
+            and value.instruction.opcode not in _NOT_KEPT
         )
-    )
+
+    def _n_of(self, here: Instruction) -> int:
+        """Return how often an instruction ran, alone or inside a fusion."""
+        around = (here, *callers(here.computation))
+        return next((self._ran[each].n for each in around if each in self._ran), 0)

@@ -12,8 +12,16 @@ from typing import Final, Literal
 
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import summed
-from _proto.hlo.buffers import ALLOC, FREE, Allocation, Buffer, BufferAssignment, HeapEvent
-from _proto.hlo.program import Instruction
+from _proto.hlo.buffers import (
+    ALLOC,
+    FREE,
+    Allocation,
+    Buffer,
+    BufferAssignment,
+    HeapEvent,
+    read_buffers,
+)
+from _proto.hlo.program import Instruction, Program
 
 HBM = 0
 PARAMETER: Final = "parameter"
@@ -71,6 +79,17 @@ class _Maximum(NamedTuple):
     size: int
     live: list[Buffer]
     instruction_name: str
+
+
+def peak_of_program(program: Program) -> Peak | None:
+    """Return the program's peak HBM usage, or None if the buffer assignment is missing or
+    contradicts itself."""
+    buffers = read_buffers(program)
+    try:
+        return None if buffers is None else peak_of(buffers)
+    except Contradiction as error:
+        program.complain(f"the buffer assignment is inconsistent: {error}")
+        return None
 
 
 def peak_of(assignment: BufferAssignment) -> Peak:

@@ -7,18 +7,33 @@ from math import prod
 from typing import Any
 
 from tests.analysis.small_programs import Json, causes, equal, take, zeros
-from tests.builders.hlo_proto import Op, array, op, packed, tuple_of
+from tests.builders.hlo_proto import (
+    ALLOC,
+    FREE,
+    Op,
+    allocation,
+    array,
+    buffer,
+    heap_trace,
+    op,
+    packed,
+    tuple_of,
+)
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1000 bytes per picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 BIG, SMALL = array("f32", 500, 125), array("f32", 500)
+# Instruction ids, which start at 1.
+X, EXP, OUT = 1, 3, 4
 N_BIG, N_SMALL = 4 * 500 * 125, 4 * 500
 
 
 class Reduced(unittest.TestCase):
     @staticmethod
-    def found(reader: str = "reduce", output: Any = SMALL, *more: Op) -> list[Json]:
+    def found(
+        reader: str = "reduce", output: Any = SMALL, *more: Op, buffers: bytes | None = None
+    ) -> list[Json]:
         """Return the causes in a program that writes a 250 kB array and reads it with one op."""
         main = [
             op("x", "parameter", shape=BIG),
@@ -33,7 +48,28 @@ class Reduced(unittest.TestCase):
             event("out.1", category, 500, 300, bytes_accessed=N_BIG + N_SMALL),
             *(event(each.name, "loop fusion", 800, 60, bytes_accessed=1000) for each in more),
         ]
-        return causes({"main": main}, ran, *HBM)
+        return causes({"main": main}, ran, *HBM, buffers=buffers)
+
+    def test_row_says_by_how_much_the_peak_of_memory_falls(self) -> None:
+        """The array is alive together with `out.1`, or before a larger buffer of the same op."""
+        for later, freed in ((1000, N_BIG), (200_000, 52_000), (300_000, None)):
+            buffers = (
+                buffer(1, N_BIG, EXP)
+                + buffer(2, N_SMALL, OUT)
+                + buffer(3, later, X)
+                + allocation(0, 400_000, (1, 0, N_BIG), (2, N_BIG, N_SMALL), (3, 0, later))
+                + heap_trace(
+                    (ALLOC, 1, "exp.1", 0),
+                    (ALLOC, 2, "out.1", 0),
+                    (FREE, 1, "out.1", 0),
+                    (FREE, 2, "out.1", 0),
+                    (ALLOC, 3, "out.1", 0),
+                )
+            )
+            (row,) = self.found(buffers=buffers)
+            with self.subTest(later=later):
+                self.assertEqual(row.get("frees_bytes"), freed)
+                self.assertEqual(" at the peak of HBM, and about" in row["says"], freed is not None)
 
     def test_large_array_that_is_only_reduced_is_reported(self) -> None:
         (row,) = self.found()

@@ -18,9 +18,15 @@ from _breakdown.analysis.causes import (
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
 from _breakdown.analysis.causes.shared.pauses import groups_of
-from _breakdown.analysis.causes.shared.sentences import about, line_says, listed, short
+from _breakdown.analysis.causes.shared.sentences import (
+    line_says,
+    listed,
+    saved,
+    short,
+)
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_cause
 from _breakdown.analysis.idle.periods import Periods
+from _breakdown.analysis.memory.free import Freed, freed_by, sizes_after
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.context import Context
@@ -30,6 +36,8 @@ from _breakdown.pipeline.normalize import Step
 Json = dict[str, Any]
 
 N_OPS_NAMED = 10
+# Memory is worth a word if it is at least 1 / `LEAST_FREED` of the program's peak.
+LEAST_FREED = 50
 
 
 class Found(NamedTuple):
@@ -205,8 +213,19 @@ def is_large(found: Found, facts: StepFacts) -> bool:
     return bool(cause.gain_bytes) or time * SMALLEST_PART >= duration
 
 
+def freed_of(cause: Cause, facts: StepFacts) -> Freed | None:
+    """Return the memory that the changes of a cause free, if it is worth a word."""
+    if not cause.changes:
+        return None
+    sizes = sizes_after(cause.changes, facts.arrays)
+    program = next(iter({value.instruction.program for value in sizes}), None)
+    freed = freed_by(sizes, facts.arrays, program) if program else None
+    return freed if freed and freed.n_bytes * LEAST_FREED >= freed.peak > 0 else None
+
+
 def row_of(found: Found, facts: StepFacts) -> Json:
     cause, gain = found.cause, found.gain
+    freed = freed_of(cause, facts)
     place = place_of_cause(cause)
     duration = cause.period_ps or facts.step.duration
     is_known = gain.low is not None
@@ -219,10 +238,11 @@ def row_of(found: Found, facts: StepFacts) -> Json:
         "gain_pct_of_step": percent(gain.estimate, duration) if is_known else None,
         "unknown_ps": None if is_known or cause.gain_bytes else found.affected,
         "gain_bytes": cause.gain_bytes,
+        "frees_bytes": freed.n_bytes if freed else None,
         "source_inner": place.source_inner,
         "source_user": place.source_user,
         "scope": place.scope,
-        "says": says.replace("<gain>", about(gain)),
+        "says": says.replace("<gain>", saved(gain, freed)),
         "what_helps": cause.what_helps,
         "evidence": evidence_row(cause),
         "confidence": cause.confidence,
