@@ -7,7 +7,9 @@ from typing import Any
 
 import _peaks
 from _breakdown.analysis.likely_lines import (
+    DOUBTFUL,
     NO_LINE,
+    OWN,
     LikelyGroup,
     LikelyLine,
     SourceIs,
@@ -68,7 +70,8 @@ def source_is(group: Group) -> SourceIs | None:
     the time; None without a stack."""
     if not group.op.source_stack:
         return None
-    return most((line_of(ran.op).how, ran.total) for ran in group.members)
+    how = most((line_of(ran.op).how, ran.total) for ran in group.members)
+    return DOUBTFUL if how == DOUBTFUL else OWN
 
 
 def scope_fields(members: Sequence[Executions], layers: str | None = None) -> Json:

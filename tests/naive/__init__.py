@@ -21,6 +21,7 @@ from tests.naive.step import (
     AbsentError,
     Json,
     Options,
+    Step,
     count_starts,
     decide_frame_orders,
     executions_in,
@@ -77,29 +78,36 @@ def find_device(planes: list[Message], options: Options) -> Plane:
     return device
 
 
+def steps_of(device: Plane, notes: list[str]) -> tuple[list[Step], str, Span | None]:
+    """Return the steps, what they are, and the time of whole programs if the capture cuts off
+    others."""
+    steps = read_steps(device, "Steps")
+    if steps:
+        return steps, "steps", None
+    programs = read_steps(device, "XLA Modules")
+    limit = None
+    steps = without_cut_off(programs)
+    if len(steps) < len(programs):
+        limit = Span(steps[0].on_trace.start, steps[-1].on_trace.end)
+        notes.append("~programs that the capture cuts off")
+    cycles = cycles_of(steps)
+    if cycles:
+        count_starts(cycles, device)
+        return cycles, "cycles", limit
+    if steps:
+        notes.append(
+            "the trace has no Steps line, so each execution of a program (XLA Modules) counts"
+            " as a step"
+        )
+    return steps, "modules", limit
+
+
 def analyse_step(device: Plane, options: Options, notes: list[str]) -> Json:
     if not device.lines_named("XLA Ops"):
         names = distinct(line.name for line in device.lines)
         raise AbsentError("no_xla_ops_line", available_lines=names)
     on_line = device.events_of("XLA Ops")
-    steps, source = read_steps(device, "Steps"), "steps"
-    limit = None
-    if not steps:
-        programs, source = read_steps(device, "XLA Modules"), "modules"
-        steps = without_cut_off(programs)
-        if len(steps) < len(programs):
-            limit = Span(steps[0].on_trace.start, steps[-1].on_trace.end)
-            notes.append("~programs that the capture cuts off")
-        cycles = cycles_of(steps)
-        if cycles:
-            count_starts(cycles, device)
-            steps, source = cycles, "cycles"
-        elif steps:
-            notes.append(
-                "the trace has no Steps line, so each execution of a program (XLA Modules) counts"
-                " as a step"
-            )
-
+    steps, source, limit = steps_of(device, notes)
     if options.step != "all" and (steps or options.step is not None or options.step_id is not None):
         step = pick_step(steps, options, len(on_line), notes)
         notes += notes_of_all(steps)

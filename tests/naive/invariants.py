@@ -691,14 +691,7 @@ def faults_of_real_programs(ask: Ask) -> Faults:
     for phase, row in summary["by_phase_rollup"].items():
         its = [op for op in by_op if (op["kind"], op["phase"]) == ("compute", phase)]
         yield from sums_to(phase, its, "total_dur_ps", row["dur_ps"])
-    lines: Counter[tuple[str, str]] = Counter()
-    for group in ask("by_source", include_comm=True, include_data_move=True)["groups"]:
-        if group["agg_key_kind"] == "stack":
-            lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
-    for (line, kind), time in lines.items():
-        its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
-        own = [op for op in its if op["source_is"] in ("own", "doubtful")]
-        yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
+    yield from own_lines_between(by_op, ask)
     for row in ask("by_scope", depth="all")["scopes"]:
         below = f"{row['scope']}/" if row["scope"] else ""
         its = [op for op in by_op if op["scope"] is not None]
@@ -714,12 +707,35 @@ def faults_of_real_programs(ask: Ask) -> Faults:
     (collective,) = (row for row in bottleneck["budget"] if row["class"] == "collective")
     yield from sums_to("collective", starts, "total_dur_ps", collective["dur_ps"], exposed)
     program = ask("program", top=10**6)
-    if program["status"] == "ok" and program["collectives"]:
-        for name, figures in by_collective.items():
-            its = [row for row in program["collectives"] if row["collective"] == name]
-            for figure in figures:
-                yield from sums_to(f"{name} of program", its, figure, figures[figure] or 0)
-    for kernel in summary["kernels"] if program["status"] == "ok" else ():
+    # A step that is a cycle runs several programs, of which this mode shows one.
+    if program["status"] == "ok" and summary["program"]["n_programs"] == 1:
+        yield from of_program(program, summary, by_collective)
+
+
+def own_lines_between(by_op: list[Json], ask: Ask) -> Faults:
+    """Check that the ops whose own line is the same take as long in `by_op` and `by_source`."""
+    lines: Counter[tuple[str, str]] = Counter()
+    others = set()
+    for group in ask("by_source", include_comm=True, include_data_move=True)["groups"]:
+        if group["agg_key_kind"] == "stack":
+            lines[group["source_inner"], group["kind"]] += group["total_dur_ps"]
+        # An op without a stack can have a line in the program.
+        others |= {(part["source_inner"], group["kind"]) for part in group["likely_sources"] or ()}
+    for (line, kind), time in lines.items():
+        if (line, kind) in others:
+            continue
+        its = [op for op in by_op if (op["source_inner"], op["kind"]) == (line, kind)]
+        own = [op for op in its if op["source_is"] in ("own", "doubtful")]
+        yield from sums_to(f"{kind} of {line}", own, "total_dur_ps", time)
+
+
+def of_program(program: Json, summary: Json, by_collective: dict[str, Json]) -> Faults:
+    """Check that `program` has the times of `comm` and `summary`."""
+    for name, figures in by_collective.items() if program["collectives"] else ():
+        its = [row for row in program["collectives"] if row["collective"] == name]
+        for figure in figures:
+            yield from sums_to(f"{name} of program", its, figure, figures[figure] or 0)
+    for kernel in summary["kernels"]:
         its = [row for row in program["kernels"] if row["kernel"] == kernel["kernel"]]
         for figure in ("n_executions", "total_dur_ps"):
             yield from sums_to(f"kernel {kernel['kernel']}", its, figure, kernel[figure])
