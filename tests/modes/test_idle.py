@@ -451,14 +451,15 @@ class Captures(unittest.TestCase):
         return answer(path, "idle", *options)
 
     def test_thread_that_calls_programs_comes_first(self) -> None:
-        for name, thread in (
+        for name, *threads in (
             ("v6e-host-offload", "main/3116817"),
             ("v6e-pallas-kernel", "python"),
-            ("vllm-bf16", "VLLM::EngineCor"),
+            ("vllm-bf16", "VLLM::EngineCor", "tfrt-non-blocking-queue/22267"),
         ):
             for gap in self.result(name, "--step", "all", "--top", "2")["gaps"]:
                 first = gap["host"][0]
-                self.assertEqual((first["thread"], first["is_launching"]), (thread, True))
+                self.assertTrue(first["is_launching"])
+                self.assertIn(first["thread"], threads)
 
     def test_python_lines_in_gaps_between_programs_are_listed(self) -> None:
         # The longest gap is the wait before the first op.
