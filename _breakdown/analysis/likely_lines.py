@@ -95,6 +95,8 @@ def time_of_line(step: Step, group: Group) -> int | None:
     no line, or several."""
     places, times = step.once(time_of_line, lambda: _lines_of(step))
     (place, *others) = {places[ran.metadata_id] for ran in group.members}
+    # The trace and the program can name different lines.
+    others += {group.op.source_user or group.op.source_inner} - {None, place}
     return None if place is None or others else times[place]
 
 
