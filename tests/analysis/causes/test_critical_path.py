@@ -88,6 +88,12 @@ class OtherThread(unittest.TestCase):
         self.assertEqual(found["source_user"], "reader.py:8")
         self.assertEqual(found["evidence"]["waiting_thread"], "main")
 
+    def test_work_that_the_threads_of_a_pool_share_is_one_row(self) -> None:
+        wait = ("$_base.py:263 wait", 79_000, 99_700)
+        work = each_pause(("$decode.py:7 decode", 60_000, 99_680))
+        found = self.row(wait, pool_1=work[::2], pool_2=work[1::2])
+        self.assertEqual((found["source_user"], found["confidence"]), ("decode.py:7", "seen"))
+
     def test_wait_without_work_on_another_thread_is_not_seen(self) -> None:
         wait = ("$queue.py:154 get", 79_000, 99_700)
         # Another thread works, but its work does not end with the wait.

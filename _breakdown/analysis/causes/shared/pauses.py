@@ -75,7 +75,9 @@ class Reason(NamedTuple):
         """Return what is equal for pauses in which the host does the same."""
         kind = self.kind if self.kind in _NAMED else OTHER
         place = () if self.kind in _ANYWHERE else self._place
-        return (kind, self.host.thread if self.host.calls else None, *place)
+        # The threads of a pool take turns with the same call.
+        thread = self.host.thread if self.host.calls and not self.reported else None
+        return (kind, thread, *place)
 
     @property
     def _place(self) -> tuple[str | None, ...]:
