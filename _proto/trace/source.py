@@ -331,7 +331,8 @@ class _Spool:
 
     def content(self) -> Content:
         if isinstance(self.file, io.BytesIO):
-            return MemoryContent(self.file.getbuffer())
+            # A view of the buffer would make Python 3.13 complain when it is collected.
+            return MemoryContent(self.file.getvalue())
         with self.file:
             self.file.flush()
             return FileContent(os.dup(self.file.fileno()))
