@@ -244,7 +244,6 @@ PARTS: tuple[Part, ...] = (
         size="gain_ps",
         part=100,
         most=3,
-        takes_top=True,
         what="cause",
         group=with_sentences,
         below="{in_short:whole}",

@@ -9,6 +9,7 @@ from typing import Any
 
 import compute_breakdown
 from _breakdown.modes.bottleneck import WHOLE_BAR, of_classes, with_bars
+from _breakdown.output.screen import View
 from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -75,6 +76,12 @@ class Size(unittest.TestCase):
     def test_default_json_of_captures_is_small(self) -> None:
         for path in sampled(captures(), 1):
             self.assert_small(path)
+
+    def test_text_shows_causes_whatever_top_is(self) -> None:
+        fields = demo("bottleneck", "--top", "0")
+        shown = text_of(fields, "utf-8", View(top=0))
+        first = fields["causes"][0]
+        self.assertIn(f"{first['cause']} ({first['confidence']})", shown)
 
     def test_text_needs_nothing_that_only_all_prints(self) -> None:
         texts = [text_of(demo("bottleneck", *options), "utf-8") for options in ((), (BRIEF,))]
