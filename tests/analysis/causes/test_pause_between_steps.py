@@ -290,6 +290,26 @@ class SeveralReasons(unittest.TestCase):
             result["headline"],
         )
 
+    def test_first_pause_without_a_reason_fills_the_pipeline(self) -> None:
+        for wait in ("$queue.py:154 get", "$api.py:9 block_until_ready"):
+            result, causes = self.found(self.capture([200, *[0] * 9], wait))
+            self.assertEqual(causes, [], wait)
+            self.assertNotIn("train.py", result["headline"])
+        # The reason of this one is known.
+        _, causes = self.found(self.capture([200, *[0] * 9], "$save.py:7 save"))
+        self.assertEqual(causes[0]["source_user"], "save.py:7")
+
+    def test_single_pause_without_a_reason_counts_if_it_is_a_large_loss(self) -> None:
+        for pause, n in (60, 0), (200, 1):
+            _, causes = self.found(self.capture([0, 0, 0, pause, *[0] * 6], "$queue.py:154 get"))
+            self.assertEqual(len(causes), n, pause)
+
+    def test_pauses_that_no_call_explains_count_if_they_are_a_large_loss(self) -> None:
+        loop = thread(("$train.py:20 main", -10, 300), *LAUNCHES)
+        for pause, is_found in (5, False), (20, True):
+            steps = [(str(i), 100 * MS * i, (100 - pause) * MS) for i in range(3)]
+            self.assertEqual(bool(rows(loop, steps=steps)), is_found, pause)
+
     def test_pauses_are_grouped_by_reason(self) -> None:
         calls = ["$feed.py:17 get_batch", "$save.py:7 save"]
         result, causes = self.found(self.capture([10, 40] * 3, *calls))

@@ -28,6 +28,7 @@ from _breakdown.analysis.idle.host_words import (
     kind_of,
 )
 from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
+from _breakdown.analysis.main_cause import LARGE_LOSS_PCT
 from _breakdown.analysis.rows import occurrences_row
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
@@ -95,12 +96,16 @@ class Reason(NamedTuple):
         return calls[calls.index(self.reported) + 1 :] if self.reported else calls
 
     @property
+    def is_vague(self) -> bool:
+        """Return whether only loops around the steps are known. These run in every pause, so they
+        do not explain one."""
+        return all(call.is_loop for call in self.host.calls) and self.kind == OTHER
+
+    @property
     def is_certain(self) -> bool:
-        """Return whether the host was seen to work on something that explains the pause. A loop
-        around the steps runs in every pause, so it does not explain one."""
-        is_vague = all(call.is_loop for call in self.host.calls) and self.kind == OTHER
+        """Return whether the host was seen to work on something that explains the pause."""
         host = self.host
-        return not (is_vague or self.is_start or host.only_waits or host.is_assumed)
+        return not (self.is_vague or self.is_start or host.only_waits or host.is_assumed)
 
 
 class Group(NamedTuple):
@@ -144,7 +149,23 @@ def groups_of(step: Step, periods: Periods | None, context: Context) -> list[Gro
         groups[key] = group._replace(reason=common_reason(group.reason, reason, files))
     ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
     context.note(*note_on_names(ranked[0]))
-    return with_gains(ranked)
+    return [group for group in with_gains(ranked) if is_reported(group)]
+
+
+def is_reported(group: Group) -> bool:
+    """Return whether pauses tell something about the loop.
+
+    Pauses that no call of the host explains only count if they are a large loss, and so does a
+    single one in which the host waits. A healthy loop, too, waits after its first step until its
+    pipeline is full.
+    """
+    occurrences, reason = group.periods.occurrences(group.pauses), group.reason
+    # One of two gaps does not show how often a pause occurs.
+    is_once = occurrences and len(occurrences.gaps) == 1 and occurrences.n_gaps > 2
+    is_weak = is_once and (reason.kind == READING or not reason.is_certain)
+    if not occurrences or not reason.host.is_known or not (is_weak or reason.is_vague):
+        return True
+    return occurrences.share >= LARGE_LOSS_PCT and not (is_once and occurrences.gaps == [0])
 
 
 def with_gains(groups: Iterable[Group]) -> list[Group]:
