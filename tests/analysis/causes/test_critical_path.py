@@ -67,6 +67,34 @@ class OtherThread(unittest.TestCase):
             found["says"],
         )
 
+    def test_call_that_wakes_the_thread_can_end_after_the_wait(self) -> None:
+        wait = ("$queue.py:154 get", 79_000, 99_700)
+        loader = each_pause(("$loader.py:7 load", 60_000, 99_730))
+        self.assertEqual(self.row(wait, loader=loader)["source_user"], "loader.py:7")
+
+    def test_threads_that_wait_or_go_on_are_not_blamed(self) -> None:
+        wait = ("$queue.py:154 get", 79_000, 99_700)
+        loader = each_pause(("$loader.py:7 load", 80_000, 99_690))
+        also_waits = each_pause(("$queue.py:154 get", 20_000, 99_700))
+        goes_on = each_pause(
+            ("$other.py:3 evaluate", 20_000, 119_000), ("$other.py:9 log", 99_690, 99_990)
+        )
+        found = self.row(wait, also_waits=also_waits, goes_on=goes_on, loader=loader)
+        self.assertEqual(found["source_user"], "loader.py:7")
+
+    def test_thread_that_calls_the_program_goes_before_one_that_calls_another(self) -> None:
+        metrics = each_pause(
+            ("$metrics.py:3 log", 79_000, 99_920), ("PjitFunction(mean)", 99_930, 99_990)
+        )
+        calls = {"main": launching(("$feed.py:3 batch", 79_000, 99_700)), "metrics": metrics}
+        plane = device()
+        plane.lines = [line for line in plane.lines if line.name != "Steps"]
+        plane.event_metadata.append(EventMetadata(951, "jit_train(1)"))
+        runs = [Event(951, PERIOD * i * US, STEP * US) for i in range(N + 1)]
+        plane.lines.append(Line("XLA Modules", runs))
+        (found,) = answer(encode(Space([plane, host(calls)])), "bottleneck")["causes"]
+        self.assertEqual(found["source_user"], "feed.py:3")
+
     def test_call_that_wakes_the_thread_tells_more_than_a_long_call(self) -> None:
         wait = ("$queue.py:154 get", 79_000, 99_700)
         loader = [
@@ -109,6 +137,10 @@ class OtherThread(unittest.TestCase):
         found = self.row(launch, metrics=holder)
         self.assertEqual((found["source_user"], found["confidence"]), ("metrics.py:3", "likely"))
         self.assertIn("thread main waits in serve.py:11 launch.", found["says"])
+        # A short call without inner ones is no wait, and works itself.
+        short = ("$serve.py:11 launch", 93_000, 99_950)
+        found = self.row(short, metrics=each_pause(("$metrics.py:3 render", 92_000, 99_700)))
+        self.assertNotEqual(found["source_user"], "metrics.py:3")
         # A thread that compiles does not wait.
         compile_ = ("$pxla.py:9 backend_compile", 79_000, 99_780)
         (found,) = rows({"main": launching(launch, compile_), "metrics": holder})
@@ -148,11 +180,26 @@ class SelfTime(unittest.TestCase):
         self.assertEqual(found["source_user"], "feed.py:4")
         self.assertIn("transfers arrays in feed.py:4 put_all", found["says"])
 
-    def test_sending_many_arguments_has_its_own_words(self) -> None:
-        call = ("PjitFunction(train)", 80_000, 99_900)
-        shards = [("shard_arg", 80_100 + 64 * i, 80_110 + 64 * i) for i in range(300)]
-        calls = [("$train.py:20 main", -PERIOD, (N + 1) * PERIOD), *each_pause(call, *shards)]
+    def calling(self, *inside: Call) -> dict[str, Any]:
+        """Return the row of pauses in which a thread calls a program."""
+        calls = each_pause((LAUNCH, 80_000, 99_900), *inside)
+        (found,) = rows({"main": [("$train.py:20 main", -PERIOD, (N + 1) * PERIOD), *calls]})
+        return found
+
+    def test_compilation_in_the_call_of_a_program_is_no_sending(self) -> None:
+        found = self.calling(("$pxla.py:9 backend_compile", 80_100, 99_800))
+        self.assertEqual(found["cause"], "recompilation")
+
+    def test_read_counts_if_no_thread_is_known_to_launch(self) -> None:
+        calls = [("$train.py:20 main", -PERIOD, (N + 1) * PERIOD)]
+        calls += each_pause(("np.asarray(jax.Array)", 79_000, 99_000))
         (found,) = rows({"main": calls})
+        self.assertEqual((found["cause"], found["source_user"]), ("host_sync", "train.py:20"))
+
+    def test_sending_many_arguments_has_its_own_words(self) -> None:
+        shards = [("shard_arg", 80_100 + 64 * i, 80_110 + 64 * i) for i in range(300)]
+        self.assertNotIn("sends", self.calling(*shards[:3])["says"])
+        found = self.calling(*shards)
         self.assertIn("sends 300 arguments to train in", found["says"])
         self.assertIn("Pass fewer arguments", found["what_helps"])
 
