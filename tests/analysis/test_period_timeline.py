@@ -136,6 +136,13 @@ class Frames(unittest.TestCase):
     def test_frames_outside_the_pause_are_left_out(self) -> None:
         self.assertEqual(self.names(thread(("early", 0, 80), (FEED, 79, 90))), [(FEED, 0)])
 
+    def test_frames_are_those_of_the_thread_for_which_the_launching_one_waits(self) -> None:
+        wait = ("$queue.py:154 get", 79, 99)
+        loader = ("loader", [(FEED, 60 * MS, 99 * MS)])
+        found = period(thread(wait, ("PjitFunction(f)", 99, 100)), loader, step=0)
+        self.assertEqual(found["thread"], "loader")
+        self.assertEqual([row["name"] for row in found["frames"]], [FEED])
+
     def test_frames_are_those_of_the_launching_thread(self) -> None:
         other = ("other", [("work", 80 * MS, 100 * MS)])
         self.assertEqual(self.names(other, thread((FEED, 90, 95))), [(FEED, 0)])

@@ -146,6 +146,13 @@ class Part(NamedTuple):
     kind: Kind
 
 
+def thread_with_most_time(parts: Iterable[Part]) -> str | None:
+    times = Counter[str]()
+    for part in parts:
+        times[part.lane.thread] += part.time
+    return max(times, key=times.__getitem__, default=None)
+
+
 class Path(NamedTuple):
     """The critical path of a pause: what it is spent on, latest part first."""
 
@@ -223,8 +230,7 @@ class CriticalPaths:
         takes at least `least` of it.
         """
         if self._is_wait(lane, place):
-            since = max(begin, lane.track.starts[place])
-            return self._woken_by(lane, since, end, 0)
+            return self._woken_by(lane, begin, end, 0)
         is_silent = lane.kind(place) == OTHER and frame_of(lane.name(place))
         if least and end - begin >= least and is_silent:
             return self._woken_by(lane, begin, end, least)

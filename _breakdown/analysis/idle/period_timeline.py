@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from _breakdown.analysis.idle.critical_path import CriticalPaths, thread_with_most_time
 from _breakdown.analysis.idle.launches import Launches, launch_level
 from _breakdown.analysis.idle.periods import sequence_of
 from _breakdown.light import NamedTuple
@@ -46,7 +47,7 @@ class Timeline(NamedTuple):
     end: int
     steps: list[StepEvent]
     pauses: list[Window]
-    # The launching thread with the most events during the pause; None if there are no events.
+    # The thread that works in the pause, else the one that launches; None if there are no events.
     thread: str | None
     frames: list[Frame]
 
@@ -132,8 +133,8 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Ti
 def frames_in(
     device: Device, pauses: Sequence[Window], period: Window, files: OwnFiles
 ) -> tuple[str | None, list[Frame]]:
-    """Return the thread that most likely launches the programs around the longest pause, and its
-    events during the pauses.
+    """Return the thread that works in the longest pause, else the one that most likely launches the
+    programs around it, and its events during the pauses.
 
     Of the events that contain the whole period, return only the innermost one in own code, and
     only if no other event is in own code.
@@ -148,6 +149,7 @@ def frames_in(
         host = Host(planes, absolute)
         longest = max(absolute, key=lambda pause: pause[1] - pause[0])
         carriers = launches.threads_around(*longest)
+        works = thread_with_most_time(CriticalPaths(host, launches).of(longest, None).parts)
         shift = host.start - device.base - launches.offset
         found = []
         for thread in host.threads():
@@ -155,7 +157,7 @@ def frames_in(
             tracks = [drawn(track, host.names, shift, pauses, period) for track in thread.tracks]
             frames = max(tracks, key=time_in_frames, default=[])
             if frames:
-                rank = level, -time_in_frames(frames), thread.name
+                rank = thread.name != works, level, -time_in_frames(frames), thread.name
                 if not any(is_own(frame.name, files) for frame in frames):
                     track = thread.tracks[tracks.index(frames)]
                     frames = below_own(frames, track, host.names, shift, period, files)

@@ -6,7 +6,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
-from _breakdown.analysis.idle.critical_path import CriticalPaths, Lane, Node, Part, calls_with
+from _breakdown.analysis.idle.critical_path import (
+    CriticalPaths,
+    Lane,
+    Node,
+    Part,
+    calls_with,
+    thread_with_most_time,
+)
 from _breakdown.analysis.idle.host_words import OTHER, READING, SENDING, Kind, is_wait, kind_of
 from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import Pause, Periods
@@ -144,7 +151,6 @@ def hosts_in(
 def host_of(parts: Sequence[Part], duration: int, loop: int) -> HostInPause:
     """Return what the parts of a pause's critical path say about the pause."""
     by_kind: Counter[Kind] = Counter()
-    by_thread: Counter[str] = Counter()
     waits = 0
     for part in parts:
         by_kind[part.kind] += part.time
@@ -152,13 +158,11 @@ def host_of(parts: Sequence[Part], duration: int, loop: int) -> HostInPause:
     kind: Kind = next((kind for kind, of in by_kind.items() if 2 * of >= duration), OTHER)
     if kind != OTHER:
         parts = [part for part in parts if part.kind == kind]
-    for part in parts:
-        by_thread[part.lane.thread] += part.time
-    thread = max(by_thread, key=by_thread.__getitem__, default=None)
+    thread = thread_with_most_time(parts)
     parts = [part for part in parts if part.lane.thread == thread]
     least = (duration + 1) // 2
     if kind != OTHER and thread is not None:
-        least = _NEARLY_ALL_PCT * by_thread[thread] // 100
+        least = _NEARLY_ALL_PCT * sum(part.time for part in parts) // 100
     nodes, below = calls_with(parts, max(least, 1))
     sent_to, n_arguments = sent_in(nodes, parts) if kind in (OTHER, SENDING) else ("", 0)
     if n_arguments >= _MANY_ARGUMENTS:
