@@ -148,8 +148,9 @@ def groups_of(step: Step, periods: Periods | None, context: Context) -> list[Gro
         group.work.append(reason.host.calls[-1].time if reason.host.calls else 0)
         groups[key] = group._replace(reason=common_reason(group.reason, reason, files))
     ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
-    context.note(*note_on_names(ranked[0]))
-    return [group for group in with_gains(ranked) if is_reported(group)]
+    reported = [group for group in with_gains(ranked) if is_reported(group)]
+    context.note(*(note for group in reported[:1] for note in note_on_names(group)))
+    return reported
 
 
 def is_reported(group: Group) -> bool:
