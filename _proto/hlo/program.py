@@ -117,26 +117,17 @@ class Program:
 
     def caller(self, computation: Computation) -> Instruction | None:
         """Return the instruction that calls a computation, or None if there is not exactly one."""
-        of_ops = self._caller_among_ops
-        return of_ops[computation] if computation in of_ops else self._caller_of.get(computation)
+        places = self._calling.get(computation, ())
+        return places[0].caller_of[computation] if len(places) == 1 else None
 
     @cached_property
-    def _caller_among_ops(self) -> dict[Computation, Instruction | None]:
-        """Map the computations that only ops call to their callers. Other opcodes, such as a
-        reduction, can also call the same computation inside a fusion."""
-        callers = _CONTROL | {"fusion"}
-        return dict.fromkeys(self._run[:1]) | _if_unique(
-            (called, here)
-            for part in self._run
-            for here in part.instructions
-            if here.opcode in callers
-            for called in here.called
-        )
-
-    @cached_property
-    def _caller_of(self) -> dict[Computation, Instruction | None]:
-        pairs = ((called, caller) for caller in self.instructions() for called in caller.called)
-        return _if_unique(pairs)
+    def _calling(self) -> dict[Computation, list[Computation]]:
+        """Map computations to those that call them."""
+        calling: dict[Computation, list[Computation]] = {}
+        for part in self.computations:
+            for called in part.called:
+                calling.setdefault(called, []).append(part)
+        return calling
 
     @cached_property
     def n_devices(self) -> int | None:
@@ -208,8 +199,23 @@ class Computation:
         return [Instruction(self, message) for message in self.message.instructions]
 
     @cached_property
-    def has_calls(self) -> bool:
-        return any(here.called for here in self.instructions)
+    def opcodes(self) -> frozenset[str]:
+        # Read the messages, because few answers need objects for the instructions inside fusions.
+        return frozenset(map(intern, {message.opcode for message in self.message.instructions}))
+
+    @cached_property
+    def called(self) -> Sequence[Computation]:
+        """Return the computations that the instructions call, each of them once."""
+        if self.opcodes <= _WITHOUT_CALLS:
+            return ()
+        calling = (part for part in self.message.instructions if part.opcode not in _WITHOUT_CALLS)
+        ids = dict.fromkeys(called for part in calling for called in part.called_computation_ids)
+        return tuple(filter(None, map(self.program.computation, ids)))
+
+    @cached_property
+    def caller_of(self) -> dict[Computation, Instruction | None]:
+        """Map the called computations to the instruction that calls them; None if several do."""
+        return _if_unique((called, here) for here in self.instructions for called in here.called)
 
     def instruction(self, instruction_id: int) -> Instruction | None:
         found = self.instruction_of.get(instruction_id)
@@ -294,9 +300,11 @@ class Instruction:
     @property
     def operands(self) -> Sequence[Instruction]:
         if self._operands is None:
-            known, search = self.computation.instruction_of, self.computation.instruction
-            # `search` complains about an id that is missing.
-            found = [known.get(i) or search(i) for i in self.message.operand_ids]
+            ids = self.message.operand_ids
+            found = tuple(map(self.computation.instruction_of.get, ids))
+            if None in found:
+                # Complain about the ids that are missing.
+                found = tuple(map(self.computation.instruction, ids))
             self._operands = tuple(filter(None, found))
         return self._operands
 
@@ -323,7 +331,7 @@ class Instruction:
         return self._inside
 
     def _read_inside(self) -> Sequence[Instruction]:
-        if len(self.called) == 1 and not self.called[0].has_calls:
+        if len(self.called) == 1 and not self.called[0].called:
             return self.called[0].instructions
         inside: list[Instruction] = []
         entered: set[Computation] = set()
@@ -342,9 +350,11 @@ class Instruction:
     def opcodes(self) -> frozenset[str]:
         """Return the opcodes of the instruction and of all instructions inside it."""
         if self._opcodes is None:
-            self._opcodes = _only(self.opcode)
-            if inside := self.inside():
-                self._opcodes |= {inner.opcode for inner in inside}
+            reached, to_do = set(self.called), list(self.called)
+            for computation in to_do:
+                to_do += [called for called in computation.called if called not in reached]
+                reached.update(computation.called)
+            self._opcodes = _only(self.opcode).union(*(part.opcodes for part in reached))
         return self._opcodes
 
     def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
