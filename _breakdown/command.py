@@ -33,6 +33,7 @@ from _breakdown.pipeline.names import with_suggestion
 from _breakdown.pipeline.no_answer import (
     BAD_ARGUMENTS,
     DEVICE_NOT_FOUND,
+    NO_PROTOBUF,
     NoAnswer,
     available_in,
     gate_status,
@@ -388,8 +389,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def screen_of(answer: Mapping[str, Any]) -> Any:
-    """Return the file of the answer's mode, or None if the command line was wrong."""
-    return mode_named(answer["mode"]).module if answer["mode"] else None
+    """Return the file of the answer's mode, or None if the command line was wrong, or if the file
+    cannot be imported without protobuf."""
+    has_screen = answer["mode"] and answer.get("reason") != NO_PROTOBUF
+    return mode_named(answer["mode"]).module if has_screen else None
 
 
 def printed(outcome: Outcome, for_people: bool) -> str:

@@ -45,12 +45,11 @@ def loss_row(
             "lost_pct": percent(lost, facts.step.duration + pause),
             **roofs_missed(()),
         }
-    return row_of(line, facts) if line else None
+    return row_of(line, of_line, facts) if line else None
 
 
-def row_of(line: Line, facts: StepFacts) -> Json:
+def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
     worst = line[0]
-    lost = sum(finding.lost or 0 for finding in line)
     return {
         "class": worst.name,
         **likely_fields(worst.likely),
@@ -66,20 +65,23 @@ def row_of(line: Line, facts: StepFacts) -> Json:
 def largest_line(
     lines: Sequence[Line], causes: Sequence[Found], facts: StepFacts
 ) -> tuple[Line | None, int]:
-    """Return the line without a known cause that loses the most time, and that time. Time in which
-    the device waits for a late one does not count, because `slow_device` explains it."""
+    """Return the line without a known cause that loses the most time, and that time without what
+    known causes gain there. Time in which the device waits for a late one does not count, because
+    `slow_device` explains it."""
     lost_by_op = {entry.executions.metadata_id: entry.lost or 0 for entry in facts.ledger}
     affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
 
     def lost_in(line: Line) -> int:
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
         lost = sum(map(lost_by_op.__getitem__, ids))
+        gained = 0
         for found, ops in zip(causes, affected, strict=True):
             is_there = place_of_cause(found.cause).source_user == line[0].likely.line_user
-            explained = lost if is_there else sum(map(lost_by_op.__getitem__, ids & ops))
-            if 2 * min(explained, found.gain.estimate) >= lost:
+            shared = sum(map(lost_by_op.__getitem__, ids & ops))
+            if 2 * min(lost if is_there else shared, found.gain.estimate) >= lost:
                 return 0
-        return lost
+            gained += min(shared, found.gain.estimate)
+        return max(0, lost - gained)
 
     found = max(((lost_in(line), line) for line in lines), key=lambda pair: pair[0], default=None)
     return (found[1], found[0]) if found and found[0] else (None, 0)

@@ -41,9 +41,11 @@ def start_at_loss(loss: Json, answer: Json) -> str:
 
 
 def loss_sentence(loss: Json, answer: Json) -> str:
-    what = f"{what_loses(loss)}{place_of(loss, answer)}"
+    start, share = "The largest loss without a known cause is", share_of_loss(loss, answer)
+    if loss["class"] == "idle":
+        return f"{start} idle time: {share}."
     return (
-        f"The largest loss without a known cause is {what}: {share_of_loss(loss, answer)}"
+        f"{start}{place_of(loss, answer)}: {share}, mostly in {what_loses(loss)}"
         f"{waiting(loss, answer)}."
     )
 

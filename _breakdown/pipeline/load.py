@@ -23,6 +23,7 @@ from _breakdown.pipeline.folders import (
 from _breakdown.pipeline.no_answer import (
     DEVICE_NOT_FOUND,
     MISSING_DEPENDENCY,
+    NO_PROTOBUF,
     UNREADABLE,
     NoAnswer,
     no_device,
@@ -253,4 +254,4 @@ def no_answer_if_unreadable(path: str) -> Iterator[None]:
         raise NoAnswer(MISSING_DEPENDENCY, detail=detail) from None
     except NoProtobuf as error:
         advice = f"{error}; protobuf 4.21.1 or newer is required: pip install 'protobuf>=4.21.1'"
-        raise NoAnswer("protobuf_not_installed", detail=advice) from None
+        raise NoAnswer(NO_PROTOBUF, detail=advice) from None

@@ -17,6 +17,7 @@ DEVICE_PLANE = "/device:"
 BAD_ARGUMENTS = "bad_arguments"
 DEVICE_NOT_FOUND = "device_not_found"
 MISSING_DEPENDENCY = "missing_dependency"
+NO_PROTOBUF = "protobuf_not_installed"
 # Reasons that concern a single file, so another file of the run may contain the answer.
 UNREADABLE = ("unreadable_xplane_pb", "unreadable_record", MISSING_DEPENDENCY)
 # Exit status of the process for each reason. Legitimately missing data exits with 0.
@@ -41,7 +42,7 @@ EXIT_STATUS = {
     "cant_write": 1,
     "op_not_found": 1,
     "scope_not_found": 1,
-    "protobuf_not_installed": 1,
+    NO_PROTOBUF: 1,
     MISSING_DEPENDENCY: 1,
     BAD_ARGUMENTS: 2,
 }

@@ -317,6 +317,9 @@ class Started(StreamsTest):
             (package.parent / "__init__.py").touch()
             (package / "__init__.py").write_text(code)
             env = {**BARE, "PYTHONPATH": str(self.folder / what)}
+            done = self.shell('"$@"', self.small, "--mode", "bottleneck", "--text", env=env)
+            with self.subTest(what):
+                self.assertIn("bottleneck: no answer for", done.stdout)
             done = self.shell('"$@"', self.small, "--mode", "summary", env=env)
             with self.subTest(what):
                 self.assertEqual(done.returncode, 1, done.stderr)

@@ -15,7 +15,7 @@ ROWS, COLUMNS = (Shape("f32", (8, 128), minor_to_major=order) for order in ((1, 
 CHIP = ("--chip", "v7x")
 
 
-def of_step(copied: int, sent: int = 0, *options: str) -> Json:
+def of_step(copied: int, sent: int = 0, *options: str, line: str = "loss.py:7") -> Json:
     """Return the answer for a step of 1000 ps with a copy that is the cause `layout_change`, and
     with a collective at another line, which has no known cause."""
     program = [
@@ -30,7 +30,7 @@ def of_step(copied: int, sent: int = 0, *options: str) -> Json:
         event("used", "loop fusion", copied, 1000 - copied - sent, flops=10**9, shape="f32[8]{0}"),
     ]
     if sent:
-        ran.append(event("all-reduce.9", "all-reduce", 1000 - sent, sent, stack="loss.py:7:1"))
+        ran.append(event("all-reduce.9", "all-reduce", 1000 - sent, sent, stack=f"{line}:1"))
     return bottleneck({"main": program}, ran, *FAST, *CHIP, "--peak-tflops-fp32", "1", *options)
 
 
@@ -54,8 +54,8 @@ class Headlines(unittest.TestCase):
             " 1.00 ns (5.0 %)."
         )
         of_loss = (
-            " The largest loss without a known cause is communication at loss.py:7: 0.051 of"
-            " 1.00 ns (5.1 %)."
+            " The largest loss without a known cause is at loss.py:7: 0.051 of 1.00 ns (5.1 %),"
+            " mostly in communication."
         )
         for sent, more in ((51, of_loss), (50, ""), (0, "")):
             self.assertEqual(of_step(50, sent)["headline"], says + more)
@@ -76,8 +76,8 @@ class Headlines(unittest.TestCase):
         for sent, says in (
             (100, "Start at loss.py:7, which loses 0.1 of 1.00 ns (10.0 %), mostly in"
                   " communication."),
-            (99, "Nothing large to mend. The largest loss without a known cause is communication at"
-                 " loss.py:7: 0.099 of 1.00 ns (9.9 %)."),
+            (99, "Nothing large to mend. The largest loss without a known cause is at loss.py:7:"
+                 " 0.099 of 1.00 ns (9.9 %), mostly in communication."),
         ):  # fmt: skip
             self.assertEqual(of_step(20, sent)["headline"], says)
 
@@ -105,6 +105,10 @@ class Headlines(unittest.TestCase):
 
 
 class LargestLoss(unittest.TestCase):
+    def test_gain_of_a_cause_at_the_same_line_is_left_out(self) -> None:
+        ends = "is at model.py:3: 0.06 of 1.00 ns (6.0 %), mostly in communication."
+        self.assertTrue(of_step(50, 60, line="model.py:3")["headline"].endswith(ends))
+
     def test_loss_of_a_line_is_that_of_all_its_classes(self) -> None:
         ops = [
             event("copy.1", "copy", 0, 60, stack="a.py:1:1"),
