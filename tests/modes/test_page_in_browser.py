@@ -28,7 +28,7 @@ from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, 
 TABLES = """[...document.querySelectorAll('.table')].map((table) => ({
     rows: table.dataset.rows,
     headings: [...table.querySelectorAll('th')].map((head) => head.innerText),
-    texts: [...table.querySelectorAll('tbody tr[data-row], tfoot tr')].map((row) =>
+    texts: [...table.querySelectorAll('tbody tr[data-row], tfoot tr:not(:has(.more))')].map((row) =>
         [...row.children].map((cell) => (cell.querySelector('[title]') ?? cell).innerText)),
     values: [...table.querySelectorAll('tbody tr[data-row]')].map((row) =>
         [...row.querySelectorAll('[data-value]')].map((cell) => JSON.parse(cell.dataset.value))),
@@ -43,7 +43,9 @@ PERIOD = """[...document.querySelectorAll('.period :is(.frame, .step)')].map((pa
      part.style.left, part.style.width])"""
 TILES = """[...document.querySelectorAll('#budget .part')].map((tile) =>
     [tile.dataset.name, Number(tile.dataset.value), tile.getAttribute('aria-label')])"""
-TEXTS = "[...document.querySelectorAll('%s')].map((element) => element.innerText)"
+# The page keeps figures and their units on one line.
+TEXTS = """[...document.querySelectorAll('%s')].map((element) =>
+    element.innerText.replaceAll('\\u00a0', ' '))"""
 # Controls and headings that a screen reader cannot name.
 NAMELESS = """[...document.querySelectorAll('button, th, input, select, summary, a, [role=button],'
     + ' [role=slider], [role=group], [role=treegrid]')].filter((node) => !node.innerText &&
@@ -592,7 +594,7 @@ class OtherPages(InBrowser):
         self.assertIn("memory: no answer", page)
         self.assertIn("the capture has no readable program of this step", page)
         self.assertIn("No line has known flops, bytes and peak", page)
-        self.assertIn("chip unknown, v7x assumed (--chip)", page)
+        self.assertIn("The chip is unknown; v7x is assumed (--chip).", page)
         self.show_page(trace([op("a", "copy", 0, 5)]))
         self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
         # The page also works for a step without a duration.
