@@ -90,7 +90,11 @@ def _was_summed(
     summing: set[Executions | None],
 ) -> bool:
     """Return whether a small operand of an op comes from a sum over `array`."""
-    touching = {use.executions for use in array.uses} - {ran}
+    # Ops that together read less than the array can read different parts, such as the keys and the
+    # values of a stacked cache.
+    whole = array.shape.n_bytes or 0
+    touching = {use.executions for use in array.uses if _size(array, use) + n_bytes > whole}
+    touching.discard(ran)
     seen, front = {ran}, [ran]
     for _ in range(_MOST_STEPS):
         makers = [

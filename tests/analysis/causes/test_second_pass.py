@@ -21,8 +21,10 @@ def found(
     others: tuple[str, ...] = (),
     result: Shape = ROWS,
     space: int | None = None,
+    rows: int = 1000,
 ) -> list[Json]:
-    """Return the causes in a program that sums an array, and sums it again with the first sum."""
+    """Return the causes in a program that sums an array, and sums it again with the first sum.
+    Each sum slices that many of its rows off first."""
     x = X if space is None else array("f32", 1000, 512, space=space)
     main = [
         op("input", "parameter", shape=array("f32", 1000)),
@@ -36,13 +38,19 @@ def found(
     ]
     add: list[Op] = [op("a", "parameter"), op("b", "parameter", number=1), op("c", first, "a", "b")]
     plus = [op("d", "parameter"), op("e", "parameter", number=1), op("f", "add", "d", "e")]
-    one = [op("p.0", "parameter", shape=X), op("r.1", "reduce", "p.0", shape=ROWS, calls=["add"])]
+    part = array("f32", rows, 512)
+    one = [
+        op("p.0", "parameter", shape=X),
+        op("t.0", "slice", "p.0", shape=part),
+        op("r.1", "reduce", "t.0", shape=ROWS, calls=["add"]),
+    ]
     two = [
         op("p.1", "parameter", shape=X),
+        op("t.1", "slice", "p.1", shape=part),
         op("p.2", "parameter", shape=ROWS, number=1),
         *(op(f"q.{i}", "parameter", shape=X, number=2 + i) for i in range(len(others))),
-        op("m.1", "broadcast", "p.2", shape=X),
-        op("s.1", "subtract", "p.1", "m.1", shape=X),
+        op("m.1", "broadcast", "p.2", shape=part),
+        op("s.1", "subtract", "t.1", "m.1", shape=part),
         op("r.2", "reduce", "s.1", shape=result, calls=["plus"]),
     ]
     ran = [
@@ -64,6 +72,10 @@ class SecondPass(unittest.TestCase):
 
     def test_array_in_vmem_is_read_a_second_time_too(self) -> None:
         self.assertEqual([row["gain_ps"] for row in found(space=1)], [400])
+
+    def test_sums_over_two_halves_are_not_reported(self) -> None:
+        self.assertEqual(len(found(rows=501)), 1)
+        self.assertEqual(found(rows=500), [])
 
     def test_sum_that_does_not_need_the_first_is_not_reported(self) -> None:
         self.assertEqual(found(between="copy"), [])
