@@ -17,11 +17,7 @@ from _breakdown import command
 from _breakdown.pipeline import load
 from _proto import errors
 from tests.analysis import small_programs
-from tests.analysis.causes import (
-    test_collective_in_loop,
-    test_pause_between_steps,
-    test_recompute,
-)
+from tests.analysis.causes import test_collective_in_loop, test_pause_between_steps, test_recompute
 from tests.builders import cycles, hlo_proto, host_threads, llo, records, xspace
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
@@ -210,10 +206,7 @@ def hand_made_idleness() -> list[bytes]:
     names = [xspace.EventMetadata(1, "$train.py:3 main"), xspace.EventMetadata(2, "device_put")]
     host = xspace.Plane("/host:CPU", [calls], names)
     busy = tpu_plane([*ops, op("c", "loop fusion", 10**6 + 50, 5)])
-    return [
-        *hand_made_traces(),
-        *(encode(Space([plane, host])) for plane in (apart, busy)),
-    ]
+    return [*hand_made_traces(), *(encode(Space([plane, host])) for plane in (apart, busy))]
 
 
 def hand_made_kernels() -> list[bytes]:
@@ -224,11 +217,7 @@ def hand_made_kernels() -> list[bytes]:
         op("b.1", "custom-call", 10, 10, attributes=KERNEL),
         op("b.2", "custom-call", 20, 10, attributes=KERNEL, shape="bf16[8]{0}", flops=8),
     ]
-    regions = [
-        ("ep_run_kernel", 0, 5),
-        ("ep_wait_in", 1, 3),
-        ("wait", 10, 12),
-    ]
+    regions = [("ep_run_kernel", 0, 5), ("ep_wait_in", 1, 3), ("wait", 10, 12)]
     code = llo.region(
         0,
         8,
@@ -397,11 +386,7 @@ def answers() -> list[Json]:
 def with_evidence() -> list[Json]:
     """Return answers with the evidence that the demo's causes lack: rounds of a loop, an unknown
     gain, and pauses."""
-    in_loop, again, pauses = (
-        test_collective_in_loop,
-        test_recompute,
-        test_pause_between_steps,
-    )
+    in_loop, again, pauses = (test_collective_in_loop, test_recompute, test_pause_between_steps)
     rounds = [
         op("while.1", "while", 0, 400),
         *small_programs.rounds("reduced", "all-reduce", 0, 50, 4),

@@ -67,10 +67,7 @@ GROWTH = {
     "bytes": ([f"--factor {n}" for n in (1, 2, 4)], "summary"),
     "instructions": ([f"--instructions {n}" for n in (12_500, 25_000, 50_000)], "by_array"),
     "devices": ([f"--factor 0.1 --devices {n}" for n in (1, 4, 16)], "record"),
-    "steps": (
-        [f"--factor {0.01 * n:.2f} --devices 1 --steps {n}" for n in (1, 10, 100)],
-        "record",
-    ),
+    "steps": ([f"--factor {0.01 * n:.2f} --devices 1 --steps {n}" for n in (1, 10, 100)], "record"),
 }
 Command = Sequence[str]
 

@@ -40,10 +40,7 @@ class LimitedBy(unittest.TestCase):
         self.assertEqual(limits(matmul(0, 8, 8, 0), modes={"by_op": "ops"}), {"mxu"})
 
     def test_row_of_several_ops_has_the_limit_of_the_op_with_most_time(self) -> None:
-        ops = [
-            matmul(0, 2 * PS, 2 * PS, 1, name="a"),
-            matmul(1, 3 * PS, 2 * PS, GIB, name="b"),
-        ]
+        ops = [matmul(0, 2 * PS, 2 * PS, 1, name="a"), matmul(1, 3 * PS, 2 * PS, GIB, name="b")]
         self.assertEqual(limits(*ops, modes={"bottleneck": "findings"}), {"neither"})
         self.assertEqual(limits(*ops, modes={"by_op": "merged"}), {"neither"})
 

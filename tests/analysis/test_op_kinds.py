@@ -205,10 +205,7 @@ class WithProgram(Advice):
 
     def test_reduction_is_told_to_reduce_early_only_if_it_returns_little(self) -> None:
         for shape, begin in ((array("f32", 4, 128), REDUCE), (array("f32", 4, 129), NARROW)):
-            inside = [
-                op("p", "parameter", shape=LARGE),
-                op("reduce.1", "reduce", "p", shape=shape),
-            ]
+            inside = [op("p", "parameter", shape=LARGE), op("reduce.1", "reduce", "p", shape=shape)]
             text = "f32[" + ",".join(map(str, shape.dims)) + "]{1,0}"
             ran = math("fusion.1", "reduce_sum", shape=text)
             self.check(begin, ran, fusion("fusion.1", "x", inside, shape))

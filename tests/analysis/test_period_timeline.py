@@ -46,8 +46,7 @@ class Period(unittest.TestCase):
         found = period(thread((FEED, 105, 199)), step=1)
         self.assertEqual(found["dur_ps"], 100)
         self.assertEqual(
-            found["steps"],
-            [{"start_ps": 0, "dur_ps": 80, "name": "1", "index": 1, "picked": True}],
+            found["steps"], [{"start_ps": 0, "dur_ps": 80, "name": "1", "index": 1, "picked": True}]
         )
         self.assertEqual(spans(found["pauses"]), [(80, 20)])
         self.assertEqual((found["thread"], spans(found["frames"])), ("main", [(5, 94)]))

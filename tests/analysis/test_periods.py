@@ -23,12 +23,7 @@ TWO_NAMES = [
     *(("train", 100 * i, 60) for i in range(5)),
     *(("eval", 100 * i + 70, 20) for i in range(4)),
 ]
-NAMES = (
-    "period_ps",
-    "period_median_ps",
-    "between_steps_ps",
-    "between_steps_median_ps",
-)
+NAMES = ("period_ps", "period_median_ps", "between_steps_ps", "between_steps_median_ps")
 
 
 def trace_of(steps: Steps) -> bytes:

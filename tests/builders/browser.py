@@ -53,11 +53,7 @@ class Browser:
         ]
         with open(Path(folder, "log"), "wb") as log:
             self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=theirs,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=theirs
             )
         for fd in (theirs_in, theirs_out, *theirs):
             os.close(fd)

@@ -190,11 +190,7 @@ def axis_ref(axis: Axis) -> bytes:
     return (int_field(1, place) if place else b"") + (bytes_field(2, sub) if sub else b"")
 
 
-def mesh(
-    dims: Sequence[int],
-    axes: Sequence[Axis],
-    device_ids: Sequence[int] = (),
-) -> bytes:
+def mesh(dims: Sequence[int], axes: Sequence[Axis], device_ids: Sequence[int] = ()) -> bytes:
     """Encode field 93 of an instruction: replica groups along axes of a mesh."""
     sizes = b"".join(
         bytes_field(1, text_field(1, f"axis_{i}") + int_field(2, dim)) for i, dim in enumerate(dims)

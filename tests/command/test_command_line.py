@@ -160,10 +160,7 @@ class UsageErrors(unittest.TestCase):
                 "--format must be one of json, text, markdown, csv, got 'md'; did you mean"
                 " markdown?",
             ),
-            (
-                ["summary"],
-                "only one PROFILE is accepted, also got 'summary'; write --mode summary",
-            ),
+            (["summary"], "only one PROFILE is accepted, also got 'summary'; write --mode summary"),
             (
                 ["--device=0", "--device=1"],
                 "--device was passed twice, with different values; pass it once",

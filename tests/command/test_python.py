@@ -209,15 +209,8 @@ class Options(unittest.TestCase):
             ("by_op", {"peak_hbm_gibps": 1000.5}, ["--peak-hbm-gibps=1000.5"]),
             (
                 "bottleneck",
-                {
-                    "model_flops": 6e12,
-                    "kernel_cost": ["flash=1e9,1e6", "ring=2,3"],
-                },
-                [
-                    "--model-flops=6e12",
-                    "--kernel-cost=flash=1e9,1e6",
-                    "--kernel-cost=ring=2,3",
-                ],
+                {"model_flops": 6e12, "kernel_cost": ["flash=1e9,1e6", "ring=2,3"]},
+                ["--model-flops=6e12", "--kernel-cost=flash=1e9,1e6", "--kernel-cost=ring=2,3"],
             ),
         )
         for mode, options, words in cases:

@@ -33,12 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from _breakdown.output.screen import View
-from tests.answers import (
-    BATCH,
-    hand_made_memories,
-    hand_made_programs,
-    hand_made_traces,
-)
+from tests.answers import BATCH, hand_made_memories, hand_made_programs, hand_made_traces
 from tests.builders.xspace import op, trace
 from tests.excerpts import first_difference, is_excerpt, missing_text, parse_excerpt
 from tests.harness import (
@@ -55,16 +50,7 @@ from tests.harness import (
     run,
     sampled,
 )
-from tests.pages import (
-    GUIDE,
-    PLACEHOLDERS,
-    README,
-    SKILL,
-    Call,
-    blocks,
-    calls,
-    sections,
-)
+from tests.pages import GUIDE, PLACEHOLDERS, README, SKILL, Call, blocks, calls, sections
 from tests.shown import text_of
 
 HAS_TOOLS = all(map(shutil.which, ("bash", "jq")))

@@ -12,15 +12,7 @@ from _breakdown.modes.bottleneck import WHOLE_BAR, of_classes, with_bars
 from _breakdown.output.screen import View
 from tests.answers import demo
 from tests.builders import hlo_proto
-from tests.builders.xspace import (
-    Op,
-    Space,
-    encode,
-    memory_access_breakdown,
-    op,
-    tpu_plane,
-    trace,
-)
+from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import BRIEF, DEMO, OFFLOADING, Json, answer, as_process, captures, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
 from tests.shown import text_of

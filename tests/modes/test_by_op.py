@@ -352,10 +352,7 @@ class OneOp(unittest.TestCase):
             text = (
                 f"%{name} = f32[8,128]{{1,0:T(8,128)}} copy(f32[8,128]{{1,0:T(8,128)}} %operand.1)"
             )
-            self.assertEqual(
-                result["op"],
-                {**row, "text": text, **more, "program": None},
-            )
+            self.assertEqual(result["op"], {**row, "text": text, **more, "program": None})
         self.assertNotIn("op", result_of(ops))
 
     def test_first_thousand_executions_are_listed_in_order_of_start(self) -> None:

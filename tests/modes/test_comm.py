@@ -118,10 +118,7 @@ class Pairing(unittest.TestCase):
         self.assertEqual(pairs(ops), (1, 0, 0))
 
     def test_wait_is_unpaired_if_its_operand_starts_no_transfer(self) -> None:
-        ops = [
-            math(0, 1, name="all-gather-start.5"),
-            done("all-gather-start.5", 10, 5),
-        ]
+        ops = [math(0, 1, name="all-gather-start.5"), done("all-gather-start.5", 10, 5)]
         self.assertEqual(pairs(ops), (0, 0, 1))
 
     def upstream(self, *between: hlo_proto.Op, last: str) -> Program:
@@ -793,10 +790,7 @@ class Groups(unittest.TestCase):
         name = "collective-permute-start.1"
         written = ", channel_id=1, source_target_pairs={{0,0},{2,2},{4,1},{1,4}}"
         result = row([start(name, 0, attributes=written), done(name, 10, 5)])
-        self.assertEqual(
-            (result["group_size"], result["groups"]),
-            (None, "4 pairs, 2 to self"),
-        )
+        self.assertEqual((result["group_size"], result["groups"]), (None, "4 pairs, 2 to self"))
 
     def program(self, extra: bytes, **more: Any) -> Program:
         return {
@@ -818,10 +812,7 @@ class Groups(unittest.TestCase):
         extra = hlo_proto.listed_groups((0, 2), (1, 3))
         result = row(ops, self.program(extra))
         self.assertEqual(result["collective"], "all-to-all")
-        self.assertEqual(
-            (result["group_size"], result["groups"]),
-            (2, "2 x 2, stride 2"),
-        )
+        self.assertEqual((result["group_size"], result["groups"]), (2, "2 x 2, stride 2"))
         self.assertEqual((result["payload_bytes"], result["bus_bytes"]), (32, 16))
         self.assertEqual(result["engine"], "core")
         self.assertEqual(row(ops, self.program(extra, thread="sparsecore"))["engine"],

@@ -217,10 +217,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
     "equal ops at several places match by place": (
         [op(n, f"{file}.py:1:1", text="%x = a()") for n, file in enumerate("ab")],
         [op(0, "a.py:1:1", text="%x = a()")],
-        [
-            ("only_before", ["b.py:1:1"], []),
-            ("same_files_and_scopes", ["a.py:1:1"], ["a.py:1:1"]),
-        ],
+        [("only_before", ["b.py:1:1"], []), ("same_files_and_scopes", ["a.py:1:1"], ["a.py:1:1"])],
     ),
     "groups without a stack match by their key": (
         [op(1, tf_op="w['a']:"), op(2, tf_op="w['b']:", kind="comm"), op(3, tf_op=None)],
@@ -277,10 +274,7 @@ CASES: dict[str, tuple[Program, Program, Rows]] = {
     "lines without scopes have no look-alikes in other files": (
         [op(n, f"a.py:{n}:1", tf_op=None) for n in (1, 2)],
         [op(3, "a.py:5:1", tf_op=None), op(4, "b.py:1:1", tf_op=None)],
-        [
-            ("only_after", [], ["b.py:1:1"]),
-            ("same_places", ["a.py:1:1", "a.py:2:1"], ["a.py:5:1"]),
-        ],
+        [("only_after", [], ["b.py:1:1"]), ("same_places", ["a.py:1:1", "a.py:2:1"], ["a.py:5:1"])],
     ),
     "rows stay separate if both have fewer lines before": (
         under(MAIN, "0.py:9:4", "1.py:9:4"),

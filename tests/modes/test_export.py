@@ -18,20 +18,8 @@ from _breakdown import command
 from _breakdown.modes.export import TABLES
 from _breakdown.pipeline.context import Context
 from tests.builders import hlo_proto, host_threads
-from tests.builders.random_xspace import (
-    PIPELINE_OPTIONS,
-    command_line,
-    random_case,
-    random_options,
-)
-from tests.builders.xspace import (
-    Space,
-    encode,
-    memory_access_breakdown,
-    op,
-    tpu_plane,
-    trace,
-)
+from tests.builders.random_xspace import PIPELINE_OPTIONS, command_line, random_case, random_options
+from tests.builders.xspace import Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, InFolder, Json, answer, captures, run, sampled, within
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf, small_capture
 from tests.modes.test_idle import device

@@ -23,10 +23,7 @@ from tests.builders.xspace import (
     tpu_plane,
     uint64,
 )
-from tests.harness import (
-    PROFILES,
-    answer,
-)
+from tests.harness import PROFILES, answer
 from tests.modes.small_steps import leaf
 
 # An event's name, start and end; optionally also its start and duration on the device clock.

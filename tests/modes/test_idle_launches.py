@@ -47,8 +47,7 @@ class Launching(unittest.TestCase):
         one_of_two: list[list[int | None]] = [[7, None], [None, 8], [7, 9]]
         for ids in one_of_two:
             self.assertEqual(
-                self.launching(writer, caller, caller=ids),
-                [("writer", False), ("caller", False)],
+                self.launching(writer, caller, caller=ids), [("writer", False), ("caller", False)]
             )
 
     def test_thread_that_handles_completion_is_not_a_launching_thread(self) -> None:

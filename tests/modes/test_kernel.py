@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.builders.xspace import (
-    Op,
-    Space,
-    Stat,
-    StatMetadata,
-    encode,
-    tpu_plane,
-    uint64,
-)
+from tests.builders.xspace import Op, Space, Stat, StatMetadata, encode, tpu_plane, uint64
 from tests.harness import Json, answer, run
 from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
 from tests.modes.test_idle import Drawn, drawn_line
@@ -113,7 +105,7 @@ class Regions(unittest.TestCase):
             [
                 # `z` begins in the first kernel and `x` in the second; `y` begins in the op between
                 # them, which is not a kernel.
-                *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100)),
+                *(("x", 150, 160), ("y", 149, 170), ("y", 100, 160), ("z", 99, 100))
             ],
         )["kernels"][:2]
         self.assertEqual((first["kernel"], tree(first)), ("flash", [("z", 0, 1, 1)]))

@@ -382,9 +382,7 @@ class Usage(unittest.TestCase):
             work(3, 31, LOAD, spill=True),
         )
         data = schedule(
-            code,
-            marks=[at_region(1, 0), *scope(1, "a", 10, 30), *scope(2, "b", 30, 39)],
-            used=USED,
+            code, marks=[at_region(1, 0), *scope(1, "a", 10, 30), *scope(2, "b", 30, 39)], used=USED
         )
         row = row_of(data, [(1, 0)], regions=[("a", 10, 50), ("b", 50, 90), ("c", 90, 95)])
         found = {one["region"]: one for one in row["regions"]}

@@ -12,10 +12,7 @@ from _breakdown import command
 from _breakdown.pipeline.command_line import name_of
 from _breakdown.pipeline.context import Outcome
 from _breakdown.pipeline.options import FORMS, FORMS_OF, OPTIONS
-from tests.builders.xspace import (
-    op,
-    trace,
-)
+from tests.builders.xspace import op, trace
 from tests.harness import (
     AFTER,
     ALL_MODES,
@@ -28,15 +25,7 @@ from tests.harness import (
     sampled,
     shared_file,
 )
-from tests.modes.small_steps import (
-    HERE,
-    STALL,
-    STALLS,
-    STEP,
-    column,
-    kernel,
-    small_capture,
-)
+from tests.modes.small_steps import HERE, STALL, STALLS, STEP, column, kernel, small_capture
 
 SMALL = shared_file("small.xplane.pb", small_capture())
 # The name of the file that `page` or `export` writes into a temporary folder.

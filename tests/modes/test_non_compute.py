@@ -68,10 +68,7 @@ class NonCompute(unittest.TestCase):
         rows = self.result()["by_source_within_category"]
         self.assertEqual(
             column(rows, "hlo_category", "agg_key")[:2],
-            [
-                ("async-done", "<no source>:async-done"),
-                (STALL, "<no source>:async-done"),
-            ],
+            [("async-done", "<no source>:async-done"), (STALL, "<no source>:async-done")],
         )
         self.assertEqual(
             column(rows, "hlo_category", "agg_key")[3],

@@ -378,13 +378,7 @@ class Alone(unittest.TestCase):
         planes = [device(0, durations(10)), device(1, durations(5))]
         found = answer(encode(Space(planes)), "comm")
         self.assertIsNone(found["totals"]["peers"])
-        keys = (
-            "transfer_ps",
-            "peer_wait_ps",
-            "n_unmatched",
-            "last_device",
-            "last_pct",
-        )
+        keys = ("transfer_ps", "peer_wait_ps", "n_unmatched", "last_device", "last_pct")
         self.assertEqual({found["rows"][0][key] for key in keys}, {None})
 
     def test_sparse_core_is_not_a_peer(self) -> None:

@@ -325,11 +325,7 @@ class Kernels(unittest.TestCase):
             [
                 ("matmul", None, None, None, 1, 2, 25),
                 ("flash", None, None, None, 1, 0, 0),
-                (
-                    *("flash", None, None),
-                    {"flops": 5, "bytes_accessed": 7},
-                    *(1, 0, 0),
-                ),
+                (*("flash", None, None), {"flops": 5, "bytes_accessed": 7}, *(1, 0, 0)),
                 ("flash", 589824, None, None, 2, 0, 0),
                 ("flash", 589824, 33554432, None, 1, 0, 0),
             ],
@@ -528,8 +524,7 @@ class Shardings(unittest.TestCase):
                 columns(result["parameters"], "sharding", "global_shape"), [(None, None)] * 2
             )
             self.assertEqual(
-                damage(result),
-                [f"{DAMAGED}the sharding of p0 is unreadable{NOTE_END}"],
+                damage(result), [f"{DAMAGED}the sharding of p0 is unreadable{NOTE_END}"]
             )
 
 
@@ -585,10 +580,7 @@ class Parameters(unittest.TestCase):
             {"path", "shape", "global_shape", "sharding", "bytes", "memory_space"},
         )
         self.assertIsNone(result["aliased_bytes"])
-        self.assertEqual(
-            damage(result),
-            [f"{DAMAGED}the shape of p0 is unreadable{NOTE_END}"],
-        )
+        self.assertEqual(damage(result), [f"{DAMAGED}the shape of p0 is unreadable{NOTE_END}"])
 
     def test_contradictory_parameters_are_noted(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"

@@ -12,15 +12,7 @@ from tests.builders import hlo_proto
 from tests.builders.hlo_proto import Shape, array, metadata_plane, precision
 from tests.builders.xspace import Op, Space, StatNames, encode, tpu_plane
 from tests.builders.xspace import op as event
-from tests.harness import (
-    MODES,
-    MODES_OF_TRACE,
-    PROFILES,
-    TRAINING,
-    Json,
-    answer,
-    run,
-)
+from tests.harness import MODES, MODES_OF_TRACE, PROFILES, TRAINING, Json, answer, run
 
 Program = dict[str, list[hlo_proto.Op]]
 PROGRAM_ID = 2**63 + 5
@@ -113,12 +105,7 @@ def judged(program: Program, name: str, output: str, category: str) -> Json:
 
 class Precision(unittest.TestCase):
     def assert_dtype(
-        self,
-        dtype: str,
-        left: str,
-        right: str,
-        output: str,
-        extra: bytes = b"",
+        self, dtype: str, left: str, right: str, output: str, extra: bytes = b""
     ) -> None:
         fused: Program = {
             "body": dot(left, right, extra),

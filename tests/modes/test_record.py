@@ -251,14 +251,7 @@ class Groups(unittest.TestCase):
     def test_lists_are_sorted_and_limited_to_32_texts(self) -> None:
         def group(n: int) -> Json:
             ops = [
-                op(
-                    f"f.{i}",
-                    "loop fusion",
-                    i,
-                    1,
-                    tf_op=f"t{99 - i}:",
-                    stack="a.py:1:2",
-                )
+                op(f"f.{i}", "loop fusion", i, 1, tf_op=f"t{99 - i}:", stack="a.py:1:2")
                 for i in range(n)
             ]
             [only] = record(tpu_plane(ops, [("0", 0, 100)]))["groups"]
@@ -415,16 +408,7 @@ class Processes(unittest.TestCase):
     def test_paths_of_a_group_are_merged_across_processes(self) -> None:
         planes = [
             tpu_plane(
-                [
-                    op(
-                        f"f.{i}",
-                        "loop fusion",
-                        0,
-                        1,
-                        stack="a.py:1:2",
-                        tf_op=f"{i}:",
-                    )
-                ],
+                [op(f"f.{i}", "loop fusion", 0, 1, stack="a.py:1:2", tf_op=f"{i}:")],
                 [("0", 0, 100)],
                 name=f"/device:TPU:{i}",
             )

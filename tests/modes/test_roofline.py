@@ -340,10 +340,7 @@ class PerOpRoof(unittest.TestCase):
         self.assertEqual(result["step_summary"]["shortfall_per_op_ps"], 6 * PS)
 
     def test_op_without_a_float_dtype_is_judged_by_bytes(self) -> None:
-        ops = [
-            matmul(0, 10, 8, 1, name="a"),
-            matmul(10, 5, 10**6, 1, name="b", shape="s32[8]{0}"),
-        ]
+        ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 10**6, 1, name="b", shape="s32[8]{0}")]
         (row,) = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["groups"]
         self.assertEqual(row["t_roofline_per_op_ps"], 4)
 

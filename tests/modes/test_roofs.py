@@ -50,11 +50,7 @@ def step_of(
     given = [op for op in body if op.opcode == "parameter"]
     names = [f"x.{i}" for i in range(len(given))]
     fusion = hlo_proto.op(
-        "fusion.1",
-        "fusion",
-        *names,
-        calls=["body"],
-        shape=result or body[-1].instruction.shape,
+        "fusion.1", "fusion", *names, calls=["body"], shape=result or body[-1].instruction.shape
     )
     arguments = [
         hlo_proto.op(name, "parameter", number=i, shape=op.instruction.shape)
@@ -236,10 +232,7 @@ class Bytes(unittest.TestCase):
 
     def test_slices_in_nested_fusions_are_found(self) -> None:
         full, part = array("bf16", 64, MIB // 2), array("bf16", 2, MIB // 2)
-        inner = [
-            parameter("inner", 0, 64, MIB // 2),
-            of("slice.1", "slice", "inner", shape=part),
-        ]
+        inner = [parameter("inner", 0, 64, MIB // 2), of("slice.1", "slice", "inner", shape=part)]
         body = [
             parameter("all", 0, 64, MIB // 2),
             of("same", "bitcast", "all", shape=full),

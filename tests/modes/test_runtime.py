@@ -13,8 +13,7 @@ from tests.modes.small_steps import STEP
 
 def holding(*ops: Op) -> bytes:
     program = hlo_proto.hlo_proto(
-        {"main": [hlo_proto.op("a", "negate")]},
-        buffers=hlo_proto.allocation(0, 64, live_out=True),
+        {"main": [hlo_proto.op("a", "negate")]}, buffers=hlo_proto.allocation(0, 64, live_out=True)
     )
     programs = hlo_proto.metadata_plane({7: ("jit_f(7)", program)})
     ran = ops or (op("a", "loop fusion", 0, 10, program_id=7),)
@@ -22,11 +21,7 @@ def holding(*ops: Op) -> bytes:
 
 
 def sizes(reserved: int, allocated: int, available: int) -> dict[str, StatValue]:
-    return {
-        "bytes_reserved": reserved,
-        "bytes_allocated": allocated,
-        "bytes_available": available,
-    }
+    return {"bytes_reserved": reserved, "bytes_allocated": allocated, "bytes_available": available}
 
 
 def runtime(*events: Said, timestamp_ns: int | None = None) -> Json | None:

@@ -45,10 +45,7 @@ class Gain(InFolder):
     def test_headline_reports_the_gain(self) -> None:
         for hosts, says in (
             ([[505, 500]], "TPU:0 of a is slow, costs 5 ps of the 1.00 ns step"),
-            (
-                [[504, 500]],
-                "Balanced: the slowest device, TPU:0 of a, costs 4 ps of the 1",
-            ),
+            ([[504, 500]], "Balanced: the slowest device, TPU:0 of a, costs 4 ps of the 1"),
             ([[600, 600, 500, 500]], "Unbalanced: TPU:0 of a is the slowest device, and another"),
             ([[510, 509], [500, 499]], "Host a is slow: it costs 10 ps of the 1.00 ns step."),
         ):

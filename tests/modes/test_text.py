@@ -173,9 +173,7 @@ class Rules(unittest.TestCase):
                 self.check(run(data, mode, *command_line(options)).object)
 
 
-def everything_in(
-    parts: tuple[Says | Table | Section | Each, ...],
-) -> Iterator[tuple[str, ...]]:
+def everything_in(parts: tuple[Says | Table | Section | Each, ...]) -> Iterator[tuple[str, ...]]:
     for part in parts:
         if isinstance(part, (Each, Section)):
             yield from everything_in(part.parts)
@@ -371,12 +369,7 @@ class Names(unittest.TestCase):
         for drawn, width, of_name, of_file in (
             ("abcdefghij", 10, "abcdefghij", "abcdefghij"),
             ("abcdefghij", 7, "abcd…ij", "…efghij"),
-            (
-                "/home/dev/model/train.py:32",
-                20,
-                "/home/dev/mod….py:32",
-                "…/model/train.py:32",
-            ),
+            ("/home/dev/model/train.py:32", 20, "/home/dev/mod….py:32", "…/model/train.py:32"),
             ("層層層層層", 6, "層層…", "…層層"),
         ):
             with self.subTest(text=drawn):
@@ -459,9 +452,7 @@ class Lines(unittest.TestCase):
 
     def test_column_without_values_is_omitted(self) -> None:
         table = Table(
-            "t",
-            "rows",
-            (Column("a", "a", "time"), Column("b", "b"), Column("c", "c", null="")),
+            "t", "rows", (Column("a", "a", "time"), Column("b", "b"), Column("c", "c", null=""))
         )
         for row, headings in (
             ({"a": None, "b": None, "c": None}, ["a", "b"]),

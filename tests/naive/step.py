@@ -468,11 +468,7 @@ def executions_in(plane: Plane, steps: list[Step]) -> list[LineEvent]:
 
 
 def read_picked(
-    plane: Plane,
-    options: Options,
-    notes: list[str],
-    steps: list[Step],
-    step: Step,
+    plane: Plane, options: Options, notes: list[str], steps: list[Step], step: Step
 ) -> Picked:
     """Return the picked step with its events."""
     on_line = plane.events_of("XLA Ops")

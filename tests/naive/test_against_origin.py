@@ -181,8 +181,7 @@ class Origin(unittest.TestCase):
                 ranked = sorted(math, key=lambda key: (-total(math[key]), key))
                 rows = result["top_compute_groups"]
                 self.assertEqual(
-                    [(row["rank"], row["agg_key"]) for row in rows],
-                    [*enumerate(ranked[:top], 1)],
+                    [(row["rank"], row["agg_key"]) for row in rows], [*enumerate(ranked[:top], 1)]
                 )
                 for row in rows:
                     self.assert_group(row, math[row["agg_key"]])

@@ -129,6 +129,5 @@ class Screens(unittest.TestCase):
         screen.tables = [(2, [("a", "x", "x"), ("b", "1", "2")], ["  x  1", "  x  2", "  x  1"])]
         screen.lines = ["- a", "- b", "- c", "- d"]
         self.assertEqual(
-            [*screen.faults()],
-            ["cut to re…ing", "a is only x", "twice:   x  1", "too many notes"],
+            [*screen.faults()], ["cut to re…ing", "a is only x", "twice:   x  1", "too many notes"]
         )

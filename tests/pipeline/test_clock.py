@@ -39,10 +39,7 @@ from tests.harness import answer
 
 Span = tuple[int, int]
 OFFSET, DURATION = 50, 51
-NAMES = [
-    StatMetadata(OFFSET, "device_offset_ps"),
-    StatMetadata(DURATION, "device_duration_ps"),
-]
+NAMES = [StatMetadata(OFFSET, "device_offset_ps"), StatMetadata(DURATION, "device_duration_ps")]
 GIB = 1 << 30
 
 

@@ -16,10 +16,7 @@ class Admission(unittest.TestCase):
         for problem, bad in (
             ("no metadata", Event(8, 200, 10)),
             ("no metadata", Event(None, 200, 10)),
-            (
-                "no time, only a number of occurrences",
-                Event(7, None, 10, num_occurrences=3),
-            ),
+            ("no time, only a number of occurrences", Event(7, None, 10, num_occurrences=3)),
             ("negative duration", Event(7, 200, -10)),
         ):
             with self.subTest(problem=problem):

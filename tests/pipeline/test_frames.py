@@ -15,14 +15,7 @@ from tests.builders.hlo_proto import StackFrames, metadata_plane
 from tests.builders.random_xspace import command_line
 from tests.builders.stacks import turned_around, with_stacks
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import (
-    DEMO,
-    MODES,
-    InFolder,
-    Json,
-    answer,
-    sampled,
-)
+from tests.harness import DEMO, MODES, InFolder, Json, answer, sampled
 
 OUTER, MIDDLE, INNER = "outer.py:1:2", "lib/middle.py:3:4", "a dir/inner.py:5:6"
 STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"

@@ -109,9 +109,7 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_rollup_uses_the_lower_median_and_puts_numbered_steps_last_if_tied(
-        self,
-    ) -> None:
+    def test_rollup_uses_the_lower_median_and_puts_numbered_steps_last_if_tied(self) -> None:
         rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
         self.assertEqual(
             [(row["name"], row["median_dur_ps"]) for row in rollup["by_name"]],

@@ -20,15 +20,7 @@ from unittest import mock
 
 from _proto.trace import lines, source
 from tests.builders.make_trace import Shape, write_sparse_trace, write_trace
-from tests.builders.xspace import (
-    Plane,
-    Space,
-    Stat,
-    encode,
-    op,
-    raw,
-    tpu_plane,
-)
+from tests.builders.xspace import Plane, Space, Stat, encode, op, raw, tpu_plane
 from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, InFolder, answer, sampled
 
 GIB = 1 << 30

@@ -13,26 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from _proto.hlo.backend_config import DeclaredCost
-from _proto.hlo.buffers import (
-    ALLOC,
-    FREE,
-    SHARE,
-    Allocation,
-    Buffer,
-    HeapEvent,
-    read_buffers,
-)
+from _proto.hlo.buffers import ALLOC, FREE, SHARE, Allocation, Buffer, HeapEvent, read_buffers
 from _proto.hlo.collectives import Collective, collective_of, plan_of
 from _proto.hlo.dots import Dot, dot_of
 from _proto.hlo.nearest_line import lines_inside, nearest_line
 from _proto.hlo.program import Instruction
 from _proto.hlo.programs import Programs
-from _proto.hlo.replica_groups import (
-    AxisPart,
-    Participants,
-    in_groups,
-    mesh_groups,
-)
+from _proto.hlo.replica_groups import AxisPart, Participants, in_groups, mesh_groups
 from _proto.hlo.shapes import Array
 from _proto.trace import open_trace
 from tests.builders.hlo_proto import (
@@ -317,9 +304,7 @@ class Damaged(unittest.TestCase):
 
 
 FRAMES = StackFrames(
-    ["model.py", "train.py"],
-    [(1, 7, 3), (2, 40, 1), (2, 41, 5)],
-    [(2, 0), (1, 1), (3, 2)],
+    ["model.py", "train.py"], [(1, 7, 3), (2, 40, 1), (2, 41, 5)], [(2, 0), (1, 1), (3, 2)]
 )
 
 
@@ -823,9 +808,7 @@ class Collectives(unittest.TestCase):
         self.assertEqual(read.program and read.program.n_devices, 8)
         self.assertIsNone(collective_of(read["x"]))
 
-    def test_asynchronous_collective_has_the_inputs_of_start_and_outputs_of_done(
-        self,
-    ) -> None:
+    def test_asynchronous_collective_has_the_inputs_of_start_and_outputs_of_done(self) -> None:
         data = array("bf16", 8, 256)
         read = main_of(
             op("x", "abs", shape=data),

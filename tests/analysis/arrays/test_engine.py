@@ -100,11 +100,7 @@ class Edits(unittest.TestCase):
     }
 
     def ran(self, flops: int = 0) -> list[Op]:
-        return [
-            bound("made", 0, 100),
-            bound("used", 100, 200, flops=flops),
-            bound("out", 300, 50),
-        ]
+        return [bound("made", 0, 100), bound("used", 100, 200, flops=flops), bound("out", 300, 50)]
 
     def gain(self, changes: Callable[[Find], list[Change]], flops: int = 0) -> int:
         return estimated(self.CHAIN, self.ran(flops), changes).estimate

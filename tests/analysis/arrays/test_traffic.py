@@ -111,11 +111,7 @@ class SameArray(unittest.TestCase):
                 op("out", "sine", "if"),
             ],
         }
-        ran = [
-            event("neg", COPY, 0, 10),
-            event("exp", COPY, 10, 10),
-            event("out", COPY, 20, 10),
-        ]
+        ran = [event("neg", COPY, 0, 10), event("exp", COPY, 10, 10), event("out", COPY, 20, 10)]
         self.assertEqual(
             moved(program, ran),
             {"a": (0, SIZE), "b": (0, SIZE), "neg": (2 * SIZE, SIZE), "out": (SIZE, 0)},

@@ -87,10 +87,7 @@ class OneHot(unittest.TestCase):
         table = array("f32", 1000, 8)
         whole = op("whole", "all-gather", "table", shape=table, extra=listed_groups((0, 1)))
         main = [*lookup(whole)[:-1], op("dot.1", "dot", "eq.1", "whole", shape=array("f32", 64, 8))]
-        ran = [
-            event("whole", "all-gather", 0, 300),
-            event("dot.1", "convolution fusion", 400, 200),
-        ]
+        ran = [event("whole", "all-gather", 0, 300), event("dot.1", "convolution fusion", 400, 200)]
         (row,) = causes({"main": main}, ran, *HBM)
         self.assertEqual(row["gain_ps"], 500 - 41)
 

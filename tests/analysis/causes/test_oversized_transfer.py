@@ -61,10 +61,7 @@ def gathered(width: int, reader: str = "dot") -> list[Json]:
         op("same", "bitcast", "whole", shape=shape),
         op("out", reader, "same", "w", shape=array("f32", 1024, 8), line="model.py:4"),
     ]
-    ran = [
-        event("whole", "all-gather", 100, 200),
-        event("out", "convolution fusion", 300, 10),
-    ]
+    ran = [event("whole", "all-gather", 100, 200), event("out", "convolution fusion", 300, 10)]
     return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
 
 

@@ -30,10 +30,7 @@ def offloaded(
 
 
 def program(*ops: Op, collective: str = "gather") -> dict[str, list[Op]]:
-    wrapped = [
-        op("given", "parameter", shape=WEIGHT),
-        op("moved", collective, "given", shape=ROWS),
-    ]
+    wrapped = [op("given", "parameter", shape=WEIGHT), op("moved", collective, "given", shape=ROWS)]
     main = [
         op("w", "parameter", shape=WEIGHT, tf_op="w"),
         op("rows", "negate", "w", shape=WEIGHT),

@@ -25,14 +25,7 @@ def combining(opcode: str, name: str = "both") -> list[Op]:
 def total(of: str, name: str = "total", calls: str = "addition") -> Op:
     """Return a sum over the experts."""
     return op(
-        name,
-        "reduce",
-        of,
-        "zero",
-        shape=SUMS,
-        extra=OVER_EXPERTS,
-        calls=[calls],
-        line="moe.py:61",
+        name, "reduce", of, "zero", shape=SUMS, extra=OVER_EXPERTS, calls=[calls], line="moe.py:61"
     )
 
 

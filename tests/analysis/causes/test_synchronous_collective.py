@@ -61,9 +61,7 @@ class Synchronous(unittest.TestCase):
         (row,) = found(main("all-reduce"))
         self.assertEqual(row["gain_range_ps"], [0, 100])
 
-    def test_sparse_cores_are_suggested_only_where_collectives_are_short(
-        self,
-    ) -> None:
+    def test_sparse_cores_are_suggested_only_where_collectives_are_short(self) -> None:
         for name, duration, flag in (
             ("all-reduce", 2000, "sparse_core_collective_offload_all_reduce"),
             ("all-gather", 2000, "sparse_core_collective_offload_all_gather"),
@@ -197,9 +195,7 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual(row["gain_ps"], 100)
 
-    def test_collectives_whose_results_are_used_first_are_hidden_first(
-        self,
-    ) -> None:
+    def test_collectives_whose_results_are_used_first_are_hidden_first(self) -> None:
         program = [
             op("x", "parameter"),
             op("early", "negate", "x"),
@@ -229,9 +225,7 @@ class Synchronous(unittest.TestCase):
         ]
         self.assertEqual(causes({"main": program}, ran), [])
 
-    def test_asynchronous_collective_is_reported_if_no_math_runs_during_it(
-        self,
-    ) -> None:
+    def test_asynchronous_collective_is_reported_if_no_math_runs_during_it(self) -> None:
         program = [
             op("x", "parameter", shape=LARGE),
             op("free", "negate", "x", shape=LARGE),

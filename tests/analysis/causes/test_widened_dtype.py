@@ -115,10 +115,7 @@ class Matmuls(unittest.TestCase):
             self.assertEqual(len(found(main, {"wide": 1, "sum.1": 2, "dot.1": longest})), n_found)
 
     def test_fusions_loops_and_collectives_are_passed(self) -> None:
-        fused = [
-            op("p.0", "parameter", shape=WIDE),
-            op("exp", "exponential", "p.0", shape=WIDE),
-        ]
+        fused = [op("p.0", "parameter", shape=WIDE), op("exp", "exponential", "p.0", shape=WIDE)]
         main = [
             *widened(),
             op("all-gather.1", "all-gather", "sum.1", shape=WIDE),
