@@ -39,6 +39,7 @@ LAYERS = (
 )
 PACKAGES = ("_breakdown", "_proto", "tests")
 MODULES_OF_MODES = {f"_breakdown.modes.{mode.name}": mode.name for mode in LISTED_MODES}
+ANALYSIS = "_breakdown.analysis."
 # Only the mode `page` calls other modes.
 SHOWS_OTHERS = "page"
 # These modules format text. Printing JSON must load none of these modules.
@@ -136,21 +137,22 @@ def imports() -> list[Import]:
     return [link for source in sources() for link in source.imports() if link.of in modules()]
 
 
-def rings(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the groups of modules that all import each other, directly or through others."""
-    reached: dict[str, set[str]] = {}
-    for module in graph:
-        found, to_do = reached.setdefault(module, set()), [module]
-        while to_do:
-            new = graph[to_do.pop()] - found
-            found |= new
-            to_do += new
-    groups = {
-        tuple(sorted(other for other in found if module in reached[other]))
-        for module, found in reached.items()
-        if module in found
-    }
-    return [list(group) for group in sorted(groups)]
+def ring_in(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return a shortest ring, in which each imports the next and the last imports the first."""
+    found: list[list[str]] = []
+    for start in sorted(graph):
+        paths, seen = [[start]], set[str]()
+        for path in paths:
+            new = sorted(graph[path[-1]] - seen)
+            found += [path] if start in new else []
+            seen.update(new)
+            paths += [[*path, module] for module in new]
+    return min(found, key=len, default=[])
+
+
+def room_of(module: str) -> str:
+    """Return the room of `analysis` with the module; a module outside of rooms is its own room."""
+    return ".".join(module.split(".")[2:3])
 
 
 def layer_of(module: str) -> int:
@@ -237,17 +239,47 @@ class Imports(unittest.TestCase):
         found = [link for link in imports() if link.by.startswith(packages)]
         self.assertEqual([link for link in found if link.of.startswith("_breakdown.output")], [])
 
-    def test_every_ring_is_found(self) -> None:
+    def test_shortest_ring_is_found(self) -> None:
         graph = {"a": {"b"}, "b": {"c", "e"}, "c": {"a"}, "d": {"a"}, "e": {"f"}, "f": {"e"}}
-        self.assertEqual(rings(graph), [["a", "b", "c"], ["e", "f"]])
-        self.assertEqual(rings({"a": {"b", "c"}, "b": {"c"}, "c": set()}), [])
+        self.assertEqual(ring_in(graph), ["e", "f"])
+        self.assertEqual(ring_in({**graph, "e": set()}), ["a", "b", "c"])
+        self.assertEqual(ring_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}), [])
+        self.assertEqual(ring_in({"a": {"a"}}), ["a"])
 
     def test_imports_form_no_ring(self) -> None:
         """Test that no modules import each other, not even inside functions or for types."""
         graph: dict[str, set[str]] = {module: set() for module in modules()}
         for link in imports():
             graph[link.by].add(link.of)
-        self.assertEqual(rings(graph), [])
+        self.assertEqual(ring_in(graph), [])
+
+    def test_rooms_of_analysis_form_no_ring(self) -> None:
+        links = {
+            (room_of(link.by), room_of(link.of)): link
+            for link in imports()
+            if link.by.startswith(ANALYSIS) and link.of.startswith(ANALYSIS)
+        }
+        graph: dict[str, set[str]] = {room: set() for pair in links for room in pair}
+        for by, of in links:
+            if by != of:
+                graph[by].add(of)
+        self.assertLess(
+            {"idle", "roof", "devices", "comm", "causes", "loss", "records"}, set(graph)
+        )
+        ring = ring_in(graph)
+        made_by = [links[pair] for pair in zip(ring, [*ring[1:], *ring[:1]], strict=True)]
+        found = "".join(f"\n{link.by} imports {link.of}" for link in made_by)
+        advice = "move what is imported into the room that imports it, or into a room below both"
+        self.assertFalse(ring, f"these imports make a ring of rooms:{found}\n{advice}")
+        # CONTRIBUTING.md lists the rooms; a room imports only rooms before it.
+        page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+        listed = re.findall(r"`(\w+)`", page.split("has one subject: ")[1].split(". ")[0])
+        rooms = [path.parent.name for path in (ROOT / ANALYSIS.replace(".", "/")).glob("*/*__.py")]
+        self.assertEqual(sorted(listed), sorted(rooms), "list each room in CONTRIBUTING.md")
+        for by, of in links:
+            if by != of and of in listed and by in listed:
+                late = f"list `{by}` after `{of}` in CONTRIBUTING.md: {links[by, of]}"
+                self.assertLess(listed.index(of), listed.index(by), late)
 
     def test_modes_import_neither_each_other_nor_the_script(self) -> None:
         modes = {module for module, name in MODULES_OF_MODES.items() if name != SHOWS_OTHERS}

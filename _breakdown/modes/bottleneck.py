@@ -15,23 +15,33 @@ from typing import Any
 from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, RULE_NAMED
 from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
+from _breakdown.analysis.causes.shared.main_cause import (
+    is_nothing_large,
+    is_pause,
+    main_cause,
+    with_one_base,
+)
 from _breakdown.analysis.common_line import scopes_say_more
-from _breakdown.analysis.findings import FindingRows, doubtful_notes, findings_of, tail_of_findings
 from _breakdown.analysis.idle.periods import lower_median, steps_like
-from _breakdown.analysis.largest_loss import loss_row
-from _breakdown.analysis.loops import loops_of
-from _breakdown.analysis.main_cause import is_nothing_large, is_pause, main_cause, with_one_base
-from _breakdown.analysis.roof.budget import Budget, mfu_of, notes_of_mfu, time_of_one_step
+from _breakdown.analysis.loss.budget import Budget, mfu_of, notes_of_mfu, time_of_one_step
+from _breakdown.analysis.loss.findings import (
+    FindingRows,
+    doubtful_notes,
+    findings_of,
+    tail_of_findings,
+)
+from _breakdown.analysis.loss.largest_loss import loss_row
 from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.roof.tokens import model_flops_of, tokens_per_s
+from _breakdown.analysis.source.loops import loops_of
+from _breakdown.analysis.source.rows import (
     chip_fields,
     period_fields,
     recompute_fields,
 )
-from _breakdown.analysis.tokens import model_flops_of, tokens_per_s
 from _breakdown.output.brief import without_repetition
 from _breakdown.output.causes import (
     cause_says,

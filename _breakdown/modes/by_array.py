@@ -15,10 +15,10 @@ from itertools import count
 from typing import Any
 
 from _breakdown.analysis.arrays.of_step import StepArray, StepArrays, Use, arrays_of_step
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.ledger import Entry, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
-from _breakdown.analysis.rows import chip_fields, likely_fields, peaks_used, scope_fields
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.rows import chip_fields, likely_fields, peaks_used, scope_fields
 from _breakdown.output.columns import PEAKS, STEP_SHARE, TIME
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
 from _breakdown.output.screen import Column, Part, Says, Table

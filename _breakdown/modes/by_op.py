@@ -14,8 +14,6 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Any
 
-from _breakdown.analysis.likely_lines import line_of
-from _breakdown.analysis.loops import loops_of
 from _breakdown.analysis.roof.costs import (
     DECLARED,
     OPAQUE,
@@ -28,9 +26,11 @@ from _breakdown.analysis.roof.costs import (
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.analysis.roof.ledger import Entry, entry_of
 from _breakdown.analysis.roof.limits import limit_of
-from _breakdown.analysis.roof.merged_ops import common_name, merged_ops, ranked_ops, scope_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.loops import loops_of
+from _breakdown.analysis.source.merged_ops import common_name, merged_ops, ranked_ops, scope_of
+from _breakdown.analysis.source.rows import (
     chip_fields,
     duration_fields,
     likely_fields,

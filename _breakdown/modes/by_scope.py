@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from _breakdown.analysis.likely_lines import likely_groups
-from _breakdown.analysis.rows import line_rows
 from _breakdown.analysis.scope_tree import Layer, Path, depth_first, levels_of, path_of, tree_of
+from _breakdown.analysis.source.likely_lines import likely_groups
+from _breakdown.analysis.source.rows import line_rows
 from _breakdown.output.columns import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
 from _breakdown.output.phrases import Next, bracketed, joined, short
 from _breakdown.output.screen import Column, End, Part, Says, Table

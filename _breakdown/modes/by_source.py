@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from _breakdown.analysis.loops import Loops, loops_of
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.source.loops import Loops, loops_of
+from _breakdown.analysis.source.rows import (
     costliest_groups,
     group_fields,
     left_out,

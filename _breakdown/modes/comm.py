@@ -18,10 +18,10 @@ from typing import Any
 from _breakdown.analysis.comm.flights import Flights
 from _breakdown.analysis.comm.peer_rows import peer_fields, peer_totals
 from _breakdown.analysis.comm.transfers import Transfer, cover_of, transfers_of
-from _breakdown.analysis.likely_lines import LikelyLine
-from _breakdown.analysis.loops import Loops, loops_of
 from _breakdown.analysis.roof.roofs import rounded
-from _breakdown.analysis.rows import likely_fields, scope_fields
+from _breakdown.analysis.source.likely_lines import LikelyLine
+from _breakdown.analysis.source.loops import Loops, loops_of
+from _breakdown.analysis.source.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
 from _breakdown.output.columns import LIKELY, LOOP, PEERS, RUNS
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined

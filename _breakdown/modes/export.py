@@ -18,7 +18,6 @@ from typing import Any
 from _breakdown.analysis.arrays.of_step import StepArray, StepArrays
 from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import periods_of
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.report import head_of
 from _breakdown.analysis.roof.costs import (
     OPAQUE,
@@ -29,7 +28,8 @@ from _breakdown.analysis.roof.costs import (
 )
 from _breakdown.analysis.roof.ledger import Entry, is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
-from _breakdown.analysis.rows import chip_fields, op_name, peaks_used
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.rows import chip_fields, op_name, peaks_used
 from _breakdown.output.phrases import Next, short_path
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.host import Host

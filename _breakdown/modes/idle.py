@@ -18,7 +18,7 @@ from _breakdown.analysis.idle.gaps import Gap, Surroundings, longest_gaps
 from _breakdown.analysis.idle.host_activity import HostActivity
 from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import periods_of
-from _breakdown.analysis.rows import gap_row, period_fields
+from _breakdown.analysis.source.rows import gap_row, period_fields
 from _breakdown.output.columns import STEP_SHARE, TIME
 from _breakdown.output.phrases import Next, bracketed, joined, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Section, Table

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from _breakdown.analysis.kernel.kernel_details import Details
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.costs import (
     DECLARED,
     OPAQUE,
@@ -25,7 +24,14 @@ from _breakdown.analysis.roof.costs import (
 )
 from _breakdown.analysis.roof.ledger import entry_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
-from _breakdown.analysis.rows import chip_fields, duration_fields, op_name, peaks_used, scope_fields
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.rows import (
+    chip_fields,
+    duration_fields,
+    op_name,
+    peaks_used,
+    scope_fields,
+)
 from _breakdown.output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
 from _breakdown.output.screen import Column, Each, Part, Says, Table

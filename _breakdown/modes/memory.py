@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from _breakdown.analysis.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.analysis.memory.allocator import runtime_of
 from _breakdown.analysis.memory.memory_peak import (
     Held,
@@ -20,6 +19,7 @@ from _breakdown.analysis.memory.memory_peak import (
     peak_of_program,
 )
 from _breakdown.analysis.report import Ran, program_id_of, runs_of
+from _breakdown.analysis.source.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.output.columns import BYTES, KIND
 from _breakdown.output.phrases import Next, at_line_of, bracketed, joined

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from _breakdown.analysis.report import coverage
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.source.rows import (
     costliest_groups,
     duration_fields,
     left_out,

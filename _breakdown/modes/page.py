@@ -27,7 +27,7 @@ from _breakdown.analysis.roof.class_times import (
 from _breakdown.analysis.roof.ledger import ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.roof.step_bar import Strip, strip_of
-from _breakdown.analysis.rows import op_name
+from _breakdown.analysis.source.rows import op_name
 from _breakdown.modes import module_named
 from _breakdown.modes.kernel import NO_KERNELS
 from _breakdown.output.page import html_of

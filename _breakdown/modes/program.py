@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from _breakdown.analysis.comm.collective_plans import Planned, planned_collectives
+from _breakdown.analysis.comm.xla_flags import flag_findings, read_flags
 from _breakdown.analysis.records.program_digest import donated_bytes, opcodes_outside_fusions
 from _breakdown.analysis.report import Ran, program_id_of, runs_of
-from _breakdown.analysis.rows import declared_row
-from _breakdown.analysis.xla_flags import flag_findings, read_flags
+from _breakdown.analysis.source.rows import declared_row
 from _breakdown.output.columns import BYTES, RUNS, TOTAL
 from _breakdown.output.phrases import Next, joined, short
 from _breakdown.output.screen import Column, Part, Says, Table

@@ -24,7 +24,7 @@ from _breakdown.analysis.roof.judging import (
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
 from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, roofs_of, rounded
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.source.rows import (
     chip_fields,
     operand_dtypes,
     peaks_used,

@@ -15,12 +15,12 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
-from _breakdown.analysis.comm import cohorts, stragglers
-from _breakdown.analysis.comm.cohorts import LoadRecords, Member
-from _breakdown.analysis.comm.stragglers import spread_of_records, step_spread, verdict_of
+from _breakdown.analysis.devices import cohorts, stragglers
+from _breakdown.analysis.devices.cohorts import LoadRecords, Member
+from _breakdown.analysis.devices.step_sums import StepSums, total_of
+from _breakdown.analysis.devices.stragglers import spread_of_records, step_spread, verdict_of
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.records.captures import captures_of, records_of_file, size_of, trace_of
-from _breakdown.analysis.records.step_sums import StepSums, total_of
 from _breakdown.output.columns import LINE, SCOPE
 from _breakdown.output.phrases import Next, joined
 from _breakdown.output.screen import Column, Each, End, Part, Says, Section, Table

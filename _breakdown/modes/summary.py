@@ -13,9 +13,9 @@ from typing import Any
 
 from _breakdown.analysis.idle.gaps import Surroundings, longest_gaps
 from _breakdown.analysis.idle.periods import periods_of
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.exposed import Exposed, exposed
-from _breakdown.analysis.rows import (
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.rows import (
     costliest_groups,
     duration_fields,
     gap_row,

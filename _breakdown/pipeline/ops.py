@@ -131,7 +131,7 @@ class Op:
         self.tf_op = as_text(stats.get("tf_op")) or None
         # The other ops of the step; None while several steps are read.
         self.around: Surroundings | None = None
-        # The line of an op without a stack, which `_breakdown/analysis/likely_lines.py` finds.
+        # The line of an op without a stack. `_breakdown/analysis/source/likely_lines.py` finds it.
         self.likely_line: Any = None
 
     @property

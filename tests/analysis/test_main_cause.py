@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _breakdown.analysis.main_cause import main_cause, with_one_base
+from _breakdown.analysis.causes.shared.main_cause import main_cause, with_one_base
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from typing import get_args
 import _peaks
 import compute_breakdown
 from _breakdown import command
-from _breakdown.analysis import remedies
 from _breakdown.analysis.causes import RULE_NAMED
+from _breakdown.analysis.loss import remedies
 from _breakdown.analysis.roof import judging, ledger
 from _breakdown.pipeline import no_answer
 from tests.answers import BATCH, error_answers

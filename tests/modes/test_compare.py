@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from _breakdown.analysis.records import comparison, matching, record_format
-from _breakdown.analysis.records import recorded_steps as runs
+from _breakdown.analysis.devices import record_format
+from _breakdown.analysis.devices import recorded_steps as runs
+from _breakdown.analysis.records import comparison, matching
 from _breakdown.analysis.records.comparison_notes import warnings_of
 from _breakdown.analysis.records.comparison_rows import fields_of
 from _breakdown.analysis.records.noise import assignments, noise_of, p_values_of

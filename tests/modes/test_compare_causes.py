@@ -7,8 +7,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+from _breakdown.analysis.devices.record_format import RecordedCause, RecordedCauses
 from _breakdown.analysis.records.changed_causes import changed_causes
-from _breakdown.analysis.records.record_format import RecordedCause, RecordedCauses
 from _breakdown.modes import mode_named
 from _breakdown.output.program_facts import differing, facts
 from tests.analysis.causes.test_one_hot_matmul import lookup

@@ -204,7 +204,7 @@ class Contents(OfPages):
     def test_devices_are_compared_by_the_rule_of_bottleneck_and_read_once(self) -> None:
         for lasted, n_read in ((499, 0), (500, 1)):
             reads = mock.patch(
-                "_breakdown.analysis.comm.peer_devices.open_device", wraps=open_device
+                "_breakdown.analysis.devices.peer_devices.open_device", wraps=open_device
             )
             planes = [device(number, durations(lasted)) for number in range(2)]
             with reads as read, self.subTest(lasted=lasted):

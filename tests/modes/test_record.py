@@ -355,7 +355,7 @@ class SlowDevice(unittest.TestCase):
             (idle + data, (), 3),
         )
         for trace, options, n_read in cases:
-            reads = patch("_breakdown.analysis.comm.peer_devices.open_device", wraps=open_device)
+            reads = patch("_breakdown.analysis.devices.peer_devices.open_device", wraps=open_device)
             with self.subTest(n_read=n_read, options=options), reads as read:
                 device = answer(trace, "record", *options)["devices"][0]
                 found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]

@@ -13,9 +13,8 @@ from functools import partial
 from math import comb
 from typing import Any
 
-from _breakdown.analysis.comm import cohorts, stragglers
-from _breakdown.analysis.records import record_format
-from _breakdown.analysis.records.step_sums import StepSums
+from _breakdown.analysis.devices import cohorts, record_format, stragglers
+from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.modes.spread import fields_of
 from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.units import counted

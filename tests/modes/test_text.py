@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from _breakdown import command
-from _breakdown.analysis.rows import with_reads
+from _breakdown.analysis.source.rows import with_reads
 from _breakdown.modes import roofline
 from _breakdown.modes.by_op import with_shares
 from _breakdown.output import figures, fill

@@ -9,9 +9,9 @@ from _breakdown.analysis.arrays.engine import Gain
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.sentences import short
 from _breakdown.analysis.causes.shared.step_program import place_of
-from _breakdown.analysis.comm.peer_devices import PeerDevice
 from _breakdown.analysis.comm.peers import Peers
-from _breakdown.analysis.records.step_sums import is_costly
+from _breakdown.analysis.devices.peer_devices import PeerDevice
+from _breakdown.analysis.devices.step_sums import is_costly
 from _breakdown.analysis.report import program_id_of
 from _breakdown.pipeline.groups import mean
 from _breakdown.pipeline.normalize import Step

@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from _breakdown.analysis.comm.peer_devices import (
+from _breakdown.analysis.comm.transfers import Transfer, transfers_in
+from _breakdown.analysis.devices.peer_devices import (
     Execution,
     PeerDevice,
     executions_by_place,
     read_peers,
 )
-from _breakdown.analysis.comm.transfers import Transfer, transfers_in
 from _breakdown.analysis.roof.ledger import Entry, avoidable
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context

@@ -9,8 +9,8 @@ from typing import Literal
 
 from _breakdown.analysis.comm.exchanges import exchange_of
 from _breakdown.analysis.comm.flights import Flights, flights_of
-from _breakdown.analysis.likely_lines import LikelyLine, line_of
 from _breakdown.analysis.roof.exposed import collective_of, is_communication, only_starts
+from _breakdown.analysis.source.likely_lines import LikelyLine, line_of
 from _breakdown.light import cached_property
 from _breakdown.pipeline.device import MODULES, MODULES_LINE, read_steps
 from _breakdown.pipeline.executions import Executions

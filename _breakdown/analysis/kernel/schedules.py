@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from _breakdown.analysis.rows import op_name
+from _breakdown.analysis.source.rows import op_name
 from _breakdown.light import TYPE_CHECKING
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.device import Device

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from _breakdown.analysis.records.record_format import (
+from _breakdown.analysis.devices.record_format import (
     GZIP_MAGIC,
     Record,
     UnreadableRecord,

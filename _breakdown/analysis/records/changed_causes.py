@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Literal
 
 from _breakdown.analysis.causes import PROGRAM, RULE_NAMED, SMALLEST_PART
+from _breakdown.analysis.devices.record_format import RecordedCause, RecordedCauses
 from _breakdown.analysis.records.matching import paired_files, split_frame
-from _breakdown.analysis.records.record_format import RecordedCause, RecordedCauses
 from _breakdown.light import NamedTuple
 
 # Gains are estimates from the times of ops, which differ a little between two runs of a program.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from _breakdown.analysis.devices.recorded_steps import Line
 from _breakdown.analysis.records.matching import Match, paired_files, split_frame
-from _breakdown.analysis.records.recorded_steps import Line
 from _breakdown.light import NamedTuple
 
 TYPE_CHECKING = False

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
+from _breakdown.analysis.devices.record_format import KINDS, Record, RecordedDevice
+from _breakdown.analysis.devices.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _breakdown.analysis.records.changed_causes import CauseChange, changed_causes
 from _breakdown.analysis.records.changes_by_file import FileLines, Files
 from _breakdown.analysis.records.matching import Match, matches_of
 from _breakdown.analysis.records.noise import Noise, noise_of, p_values_of
 from _breakdown.analysis.records.program_changes import ProgramChanges, program_changes
-from _breakdown.analysis.records.record_format import KINDS, Record, RecordedDevice
-from _breakdown.analysis.records.recorded_steps import ALPHA, Line, Run, run_of, source_of
 from _breakdown.analysis.records.sides import Side, sides_of
 from _breakdown.analysis.records.user_lines import joined_by_user_line
 from _breakdown.light import NamedTuple

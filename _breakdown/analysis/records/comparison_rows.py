@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from _breakdown.analysis.devices.recorded_steps import source_of, user_line_of
 from _breakdown.analysis.records import comparison
 from _breakdown.analysis.records.changed_causes import CauseChange
 from _breakdown.analysis.records.comparison import FileChange, LineChange, agg_keys, sums_of
 from _breakdown.analysis.records.program_changes import ProgramChange
-from _breakdown.analysis.records.recorded_steps import source_of, user_line_of
 from _breakdown.analysis.records.sides import Side
 from _breakdown.pipeline.groups import percent
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Literal
 
-from _breakdown.analysis.records.recorded_steps import Line
+from _breakdown.analysis.devices.recorded_steps import Line
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import scopes
 from _breakdown.pipeline.vocabulary import LeafKind

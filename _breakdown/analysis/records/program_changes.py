@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from _breakdown.analysis.records.record_format import Fact, ProgramWhat, RecordedProgram
+from _breakdown.analysis.devices.record_format import Fact, ProgramWhat, RecordedProgram
 from _breakdown.light import NamedTuple
 
 DIMENSIONS = re.compile(r"\[([0-9,]+)\]")

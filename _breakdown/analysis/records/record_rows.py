@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from _breakdown.analysis.records.record_format import FORMAT
+from _breakdown.analysis.devices.record_format import FORMAT
 from _breakdown.analysis.records.recording import (
     DeviceFacts,
     GroupFacts,

@@ -8,10 +8,10 @@ from itertools import compress
 from operator import attrgetter
 from typing import Literal
 
-from _breakdown.analysis.comm.peer_devices import PeerDevice, counterpart_of, peer_of
+from _breakdown.analysis.devices.peer_devices import PeerDevice, counterpart_of, peer_of
+from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.analysis.idle.periods import periods_by_index
 from _breakdown.analysis.processes import work_on
-from _breakdown.analysis.records.step_sums import StepSums
 from _breakdown.analysis.roof.exposed import Part, part_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName

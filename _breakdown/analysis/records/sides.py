@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from _breakdown.analysis.records.record_format import RecordedGroup, RecordedStep
-from _breakdown.analysis.records.recorded_steps import Line, Run
-from _breakdown.analysis.records.step_sums import StepSums
+from _breakdown.analysis.devices.record_format import RecordedGroup, RecordedStep
+from _breakdown.analysis.devices.recorded_steps import Line, Run
+from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import mean
 from _breakdown.pipeline.vocabulary import LeafKind

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from _breakdown.analysis.devices.recorded_steps import Line, user_line_of
 from _breakdown.analysis.records.matching import Match, split_frame
-from _breakdown.analysis.records.recorded_steps import Line, user_line_of
 from _breakdown.pipeline.groups import grouped, summed
 
 # The lines of a file have not moved if this part of the file's matched time has equal lines. Some

@@ -20,9 +20,9 @@ from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArrays
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import programs_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.ledger import ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
+from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.normalize import Step

@@ -8,9 +8,9 @@ from typing import Any
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, REGIONS, RULES, Rule
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
+from _breakdown.analysis.devices.step_sums import WORTH_COMPARING
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
-from _breakdown.analysis.records.step_sums import WORTH_COMPARING
 from _breakdown.analysis.roof.costs import costs_by_kernel
 from _breakdown.analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
@@ -23,8 +23,8 @@ from _breakdown.pipeline.vocabulary import COMPUTE, HOST
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # These modules take 8 ms to import, and are needed only if devices are compared.
-    from _breakdown.analysis.comm.peer_devices import PeerDevice
     from _breakdown.analysis.comm.peers import Peers
+    from _breakdown.analysis.devices.peer_devices import PeerDevice
 
 Json = dict[str, Any]
 

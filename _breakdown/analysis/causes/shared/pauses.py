@@ -13,6 +13,7 @@ from _breakdown.analysis.causes.shared.cause import (
     Place,
 )
 from _breakdown.analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
+from _breakdown.analysis.causes.shared.main_cause import LARGE_LOSS_PCT
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.idle.host_words import (
     COLLECTING,
@@ -28,8 +29,7 @@ from _breakdown.analysis.idle.host_words import (
     kind_of,
 )
 from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
-from _breakdown.analysis.main_cause import LARGE_LOSS_PCT
-from _breakdown.analysis.rows import occurrences_row
+from _breakdown.analysis.source.rows import occurrences_row
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.host_frames import OwnFiles, frame_of, is_ambiguous

@@ -14,9 +14,9 @@ from _breakdown.analysis.causes import SMALLEST_PART
 from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.causes.shared.softmaxes import softmaxed_in
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.exposed import is_exposed, only_starts
 from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.executions import Executions

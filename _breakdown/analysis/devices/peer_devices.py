@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import compress
 from operator import attrgetter
 
+from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.analysis.processes import work_on
-from _breakdown.analysis.records.step_sums import StepSums
 from _breakdown.analysis.roof.exposed import part_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ON_DEVICE
@@ -26,7 +26,7 @@ from _proto.errors import Damage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _breakdown.analysis.records.record_format import RecordedStep
+    from _breakdown.analysis.devices.record_format import RecordedStep
 
 # A step's name, and the number of earlier steps with the same name.
 StepKey = tuple[str | None, int]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
-from _breakdown.analysis.comm.cohorts import (
+from _breakdown.analysis.devices.cohorts import (
     Cohort,
     LoadRecords,
     Member,
@@ -16,9 +16,9 @@ from _breakdown.analysis.comm.cohorts import (
     slowest,
     twice_median,
 )
+from _breakdown.analysis.devices.recorded_steps import ALPHA, source_of
+from _breakdown.analysis.devices.step_sums import StepSums, is_costly, total_of
 from _breakdown.analysis.processes import in_turn
-from _breakdown.analysis.records.recorded_steps import ALPHA, source_of
-from _breakdown.analysis.records.step_sums import StepSums, is_costly, total_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.device import STEPS
 from _breakdown.pipeline.groups import grouped, mean, percent, rounded_mean

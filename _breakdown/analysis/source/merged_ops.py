@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
-from _breakdown.analysis.likely_lines import line_of
-from _breakdown.analysis.rows import op_name, scope_fields
+from _breakdown.analysis.source.likely_lines import line_of
+from _breakdown.analysis.source.rows import op_name, scope_fields
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import Group, group_by, grouped

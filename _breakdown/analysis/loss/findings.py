@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from _breakdown.analysis.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
-from _breakdown.analysis.loops import Loops
-from _breakdown.analysis.remedies import LATE_DEVICE, remedy_of
+from _breakdown.analysis.loss.remedies import LATE_DEVICE, remedy_of
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
 from _breakdown.analysis.roof.limits import limit_of
-from _breakdown.analysis.rows import likely_fields, scope_fields
+from _breakdown.analysis.source.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
+from _breakdown.analysis.source.loops import Loops
+from _breakdown.analysis.source.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import Group, most, percent, ranked_by, sum_known, summed
 from _breakdown.pipeline.normalize import Step

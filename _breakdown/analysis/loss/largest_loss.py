@@ -9,11 +9,11 @@ from _breakdown.analysis.causes import PAUSES, RULE_NAMED
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import Found
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
-from _breakdown.analysis.findings import Finding
-from _breakdown.analysis.likely_lines import NO_LINE
-from _breakdown.analysis.roof.budget import IDLE
+from _breakdown.analysis.loss.budget import IDLE
+from _breakdown.analysis.loss.findings import Finding
 from _breakdown.analysis.roof.limits import roofs_missed
-from _breakdown.analysis.rows import likely_fields, scope_fields
+from _breakdown.analysis.source.likely_lines import NO_LINE
+from _breakdown.analysis.source.rows import likely_fields, scope_fields
 from _breakdown.pipeline.groups import percent
 
 Json = dict[str, Any]

@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from _breakdown.analysis.comm.peer_devices import keys_of
-from _breakdown.analysis.records.record_format import Record, RecordedStep
-from _breakdown.analysis.records.recorded_steps import Line, Run, runs_of, source_of
-from _breakdown.analysis.records.step_sums import StepSums, total_of
+from _breakdown.analysis.devices.peer_devices import keys_of
+from _breakdown.analysis.devices.record_format import Record, RecordedStep
+from _breakdown.analysis.devices.recorded_steps import Line, Run, runs_of, source_of
+from _breakdown.analysis.devices.step_sums import StepSums, total_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.device import MODULES
 from _breakdown.pipeline.groups import grouped

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from _breakdown.analysis.idle.periods import Periods
-from _breakdown.analysis.likely_lines import line_of
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import (
     CLASSES,
@@ -18,6 +17,7 @@ from _breakdown.analysis.roof.ledger import (
     counts_for_lower_bound,
 )
 from _breakdown.analysis.roof.roofs import Roofs, over_roof_note, rounded
+from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import Group, grouped, percent, summed
 from _breakdown.pipeline.normalize import Step

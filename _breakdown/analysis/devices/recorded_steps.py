@@ -16,7 +16,7 @@ from _proto.trace.ranks import planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _breakdown.analysis.records.record_format import (
+    from _breakdown.analysis.devices.record_format import (
         Record,
         RecordedDevice,
         RecordedGroup,

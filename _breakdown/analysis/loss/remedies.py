@@ -1,13 +1,13 @@
 """Suggest remedies for lost time: one sentence for each class and kind of op.
 
-`python -m _breakdown.analysis.remedies` prints the tables of the documentation.
+`python -m _breakdown.analysis.loss.remedies` prints the tables of the documentation.
 """
 
 from __future__ import annotations
 
 import sys
 
-from _breakdown.analysis import op_kinds as kinds
+from _breakdown.analysis.loss import op_kinds as kinds
 from _breakdown.analysis.roof.ledger import (
     COLLECTIVE,
     COMPUTE_BOUND,

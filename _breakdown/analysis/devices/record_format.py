@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from _breakdown.analysis.records.step_sums import StepSums
+from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ClockName
 from _breakdown.pipeline.device import StepSource

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import _peaks
-from _breakdown.analysis.likely_lines import (
+from _breakdown.analysis.roof.costs import bytes_of, sum_of_bytes
+from _breakdown.analysis.source.likely_lines import (
     DOUBTFUL,
     NO_LINE,
     OWN,
@@ -17,7 +18,6 @@ from _breakdown.analysis.likely_lines import (
     line_of,
     time_of_line,
 )
-from _breakdown.analysis.roof.costs import bytes_of, sum_of_bytes
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import Group, group_by, most, percent, ranked_by, summed
 from _breakdown.pipeline.normalize import Step

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from _breakdown.analysis.rows import op_name
+from _breakdown.analysis.source.rows import op_name
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.clocks import Piece
 from _breakdown.pipeline.executions import Executions
