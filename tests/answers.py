@@ -17,8 +17,18 @@ from _breakdown import command
 from _breakdown.pipeline import load
 from _proto import errors
 from tests.analysis import small_programs
-from tests.analysis.causes import test_collective_in_loop, test_pause_between_steps, test_recompute
-from tests.builders import cycles, hlo_proto, host_threads, llo, records, xspace
+from tests.builders import (
+    checkpoints,
+    cycles,
+    drawn,
+    hlo_proto,
+    host_threads,
+    llo,
+    pauses,
+    peers,
+    records,
+    xspace,
+)
 from tests.builders.allocator import SIZES, allocator, with_host
 from tests.builders.xspace import Space, StatValue, bytes_field, encode, op, tpu_plane, trace
 from tests.harness import (
@@ -35,7 +45,6 @@ from tests.harness import (
     run_as_printed,
     shared_file,
 )
-from tests.modes import test_idle, test_kernel, test_peers
 from tests.modes.small_steps import small_capture
 
 # All test classes with this `batch` run in one process, which computes the answers only once.
@@ -238,7 +247,7 @@ def hand_made_kernels() -> list[bytes]:
     markers = [((1 << 27) | 1, 0), ((1 << 27) | 2, 4), ((1 << 27) | 1, 10)]
     return [
         *hand_made_traces(),
-        test_kernel.traced(ops, regions),
+        drawn.traced(ops, regions),
         llo.traced_kernels(ops, schedules, markers, regions),
         llo.traced_kernels(ops, schedules),
     ]
@@ -375,7 +384,7 @@ def answers() -> list[Json]:
     found.append(answer(not_donated(), "bottleneck"))
     found += [answer(data, "bottleneck") for data in hand_made_kernels()]
     found.append(demo("kernel", "--kernel=flash_attention"))
-    found.append(answer(test_peers.with_slow_device(), "bottleneck", "--peers"))
+    found.append(answer(peers.with_slow_device(), "bottleneck", "--peers"))
     found += with_evidence()
     found += single_ops()
     found += idle_hosts()
@@ -386,17 +395,18 @@ def answers() -> list[Json]:
 def with_evidence() -> list[Json]:
     """Return answers with the evidence that the demo's causes lack: rounds of a loop, an unknown
     gain, and pauses."""
-    in_loop, again, pauses = (test_collective_in_loop, test_recompute, test_pause_between_steps)
     rounds = [
         op("while.1", "while", 0, 400),
         *small_programs.rounds("reduced", "all-reduce", 0, 50, 4),
     ]
-    recomputed = again.matmul(again.BACKWARD + again.AGAIN, 100, 90, again.STEP, again.LOSS)
+    recomputed = checkpoints.matmul(
+        checkpoints.BACKWARD + checkpoints.AGAIN, 100, 90, checkpoints.STEP, checkpoints.LOSS
+    )
     data = with_host(
         trace([recomputed], [("0", 0, 1000)]), allocator((100, 0, {"bytes_available": 7000}))
     )
     return [
-        small_programs.bottleneck(small_programs.loop(in_loop.accumulating(), 3), rounds),
+        small_programs.bottleneck(small_programs.loop(small_programs.accumulating(), 3), rounds),
         answer(data, "bottleneck"),
         answer(data, "record"),
         pauses.answer_of(pauses.thread((pauses.FEED, 105, 199), ("$main.py:2 main", -10, 300))),
@@ -433,20 +443,20 @@ def idle_hosts() -> list[Json]:
     """Return answers for gaps with host activity, and for a gap without duration on the trace's
     clock.
     """
-    us = test_idle.US
+    us = 10**6
     threads = (
         ("t", [("outer", 0, 99 * us), ("inner", 12 * us, 18 * us)]),
         ("u", [("e", 0, 99 * us)]),
     )
-    ops: list[test_idle.Drawn] = [("a", 0, 10 * us), ("b", 20 * us, 30 * us)]
-    bent: list[test_idle.Drawn] = [
+    ops: list[drawn.Drawn] = [("a", 0, 10 * us), ("b", 20 * us, 30 * us)]
+    bent: list[drawn.Drawn] = [
         ("a", 0, 10, 1000, 10),
         ("b", 10, 20, 1050, 10),
         ("c", 25, 30, 1065, 5),
     ]
     planes = (
-        (test_idle.device(ops, (0, 40 * us)), test_idle.host(*threads)),
-        (test_idle.device(bent, (0, 30)), test_idle.host(*threads)),
+        (drawn.device(ops, (0, 40 * us)), drawn.host(*threads)),
+        (drawn.device(bent, (0, 30)), drawn.host(*threads)),
     )
     return [answer(encode(Space(list(pair))), "idle") for pair in planes]
 
@@ -521,7 +531,7 @@ def captures() -> list[Json]:
             found.append(answer(folder, "spread"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.xplane.pb"
-        path.write_bytes(test_peers.with_slow_device())
+        path.write_bytes(peers.with_slow_device())
         found.append(answer(path, "spread"))
     return found
 

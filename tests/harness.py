@@ -37,6 +37,7 @@ FLAG_FILE = DATA / "flags" / "launch.sh"
 # Real captures that are not part of the repository; tests that need a missing capture are skipped.
 SHARED = ROOT.parent / "shared"
 PROFILES = SHARED / "profiles"
+SAMPLES = SHARED / "samples"
 TRAINING = PROFILES / "tpu7x-dense-train.xplane.pb"
 OFFLOADING = PROFILES / "v6e-host-offload.xplane.pb"
 PALLAS = PROFILES / "v6e-pallas-kernel.xplane.pb"
@@ -45,6 +46,9 @@ ALL_MODES = NAMES
 # Single-step modes. MODES excludes the modes that write a file, which have their own tests.
 STEP_MODES = tuple(mode.name for mode in LISTED_MODES if "--step" in mode.options)
 MODES = tuple(mode for mode in STEP_MODES if mode not in ("page", "export"))
+WITH_TEXT = tuple(
+    mode.name for mode in LISTED_MODES if mode.name not in ("record", "page", "export")
+)
 # Modes that do not need a program in the trace.
 MODES_OF_TRACE = tuple(mode for mode in MODES if mode not in ("by_array", "memory", "program"))
 
@@ -266,3 +270,13 @@ def as_process(*arguments: str | Path, timeout: float = 60) -> Outcome:
     result = json.loads(line)
     assert_declared(result)
     return without_next_steps(Outcome(result, done.returncode, done.stderr))
+
+
+@contextlib.contextmanager
+def in_folder(path: Path) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(path)
+    try:
+        yield
+    finally:
+        os.chdir(before)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import re
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 from _breakdown import command
 from _breakdown.modes import mode_named
@@ -11,8 +15,9 @@ from _breakdown.output import blocks, csv, markdown, text
 from _breakdown.output.fill import Block
 from _breakdown.output.merged import merged_lines
 from _breakdown.output.screen import Part, View
-
-Json = dict[str, Any]
+from tests.builders.xspace import Plane, Space, StatNames, encode, trace
+from tests.harness import DEMO, Json, answer
+from tests.modes.small_steps import STEP, leaf
 
 # The lists whose rows text merges by line.
 MERGED = {
@@ -63,3 +68,26 @@ def parts_of(mode: str) -> tuple[Part, ...]:
 def headline_of(fields: Json) -> str:
     headline: str = mode_named(fields["mode"]).module.headline(fields)
     return headline
+
+
+def data_of(html: bytes) -> Json:
+    """Return the JSON that a page contains."""
+    (found,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', html)
+    data: Json = json.loads(found)
+    return data
+
+
+@functools.cache
+def page_of_demo() -> tuple[Json, bytes]:
+    """Return the printed answer and the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "step.html")
+        return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
+
+
+def captured_at(start_ns: int | None) -> bytes:
+    """Encode a trace; `start_ns` is the time at which the capture began, or None."""
+    names = StatNames()
+    stats = [] if start_ns is None else [names.stat("profile_start_time", start_ns)]
+    environment = Plane("Task Environment", stat_metadata=names.metadata(), stats=stats)
+    return trace([leaf(0, 5)], STEP) + encode(Space([environment]))

@@ -281,6 +281,18 @@ class Imports(unittest.TestCase):
                 late = f"list `{by}` after `{of}` in CONTRIBUTING.md: {links[by, of]}"
                 self.assertLess(listed.index(of), listed.index(by), late)
 
+    def test_test_modules_do_not_import_from_test_modules(self) -> None:
+        start = re.compile(
+            r"^(from tests\S*\.test_\w+ import|from tests\S* import .*\btest_).*", re.M
+        )
+        found = [
+            f"{path.relative_to(ROOT)}: {match[0]}"
+            for path in ROOT.glob("tests/**/*.py")
+            for match in start.finditer(path.read_text(encoding="utf-8"))
+        ]
+        advice = "move what both need to a module of tests/builders"
+        self.assertFalse(found, "\n".join(["", *found, advice]))
+
     def test_modes_import_neither_each_other_nor_the_script(self) -> None:
         modes = {module for module, name in MODULES_OF_MODES.items() if name != SHOWS_OTHERS}
         others = {*MODULES_OF_MODES, COMMAND, SCRIPT}

@@ -94,3 +94,40 @@ def loop(body: list[hlo_proto.Op], n_state: int, *before: str) -> Program:
             hlo_proto.op("while.1", "while", "init", shape=shapes, calls=["body", "condition"]),
         ],
     }
+
+
+MATRIX = array("pred", 64, 1000)
+NUMBERS = array("s32", 64, 1000)
+
+
+def lookup(*between: hlo_proto.Op, matrix: str = "eq.1") -> list[hlo_proto.Op]:
+    """Return a program that looks up embeddings with a matmul of a one-hot matrix."""
+    return [
+        hlo_proto.op("tokens", "parameter", shape=array("s32", 64)),
+        hlo_proto.op("table", "parameter", shape=array("f32", 1000, 8), number=1),
+        hlo_proto.op("spread", "broadcast", "tokens", shape=NUMBERS),
+        hlo_proto.op("iota.1", "iota", shape=NUMBERS),
+        hlo_proto.op("shard", "constant", shape=NUMBERS),
+        hlo_proto.op("place", "add", "iota.1", "shard", shape=NUMBERS),
+        equal("eq.1", "spread", "place", shape=MATRIX),
+        *between,
+        hlo_proto.op("dot.1", "dot", matrix, "table", shape=array("f32", 64, 8), line="embed.py:3"),
+    ]
+
+
+def accumulating(
+    *between: hlo_proto.Op, result: str = "reduced", added: str = "add"
+) -> list[hlo_proto.Op]:
+    """Return a loop body that adds an all-reduce's result to element 0 of the loop state."""
+    return [
+        hlo_proto.op("state", "parameter"),
+        take("sum", "state", 0),
+        take("weight", "state", 1),
+        take("batch", "state", 2),
+        hlo_proto.op("grad", "dot", "weight", "batch"),
+        hlo_proto.op("reduced", "all-reduce", "grad", line="train.py:5"),
+        *between,
+        hlo_proto.op("next", "negate", "batch"),
+        hlo_proto.op("new", added, "sum", result),
+        hlo_proto.op("root", "tuple", "new", "weight", "next"),
+    ]

@@ -7,14 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.analysis.causes.test_pause_between_steps import FEED, MS, TOKENIZE, device, thread
+from tests.builders.drawn import Calls, host
+from tests.builders.pauses import EVERY_THIRD, FEED, MS, TOKENIZE, device, thread
 from tests.builders.xspace import Space, encode
 from tests.harness import Json, answer
-from tests.modes.test_idle import Calls, host
-from tests.modes.test_page import data_of
-
-# Steps of 80 ms, with pauses of 20 ms after the steps 2 and 5.
-EVERY_THIRD = [(str(i), (80 * i + 20 * (i // 3)) * MS, 80 * MS) for i in range(7)]
+from tests.shown import data_of
 
 
 def period(

@@ -129,3 +129,12 @@ def edits_of(program: Program, seed: int) -> dict[str, list[Edit]]:
         for _ in range(4)
     ]
     return {kind: rng.sample(edits, min(4, len(edits))) for kind, edits in kinds.items()}
+
+
+def small(program: Program) -> Program:
+    """Return the longest tenth of a program's ops, plus one random op of each group."""
+    rng = random.Random(4)
+    kept = {id(rng.choice(ops)) for ops in groups_of(program).values()}
+    longest = sorted(program, key=lambda op: -op.duration)[: len(program) // 10]
+    kept |= {id(op) for op in longest}
+    return [op for op in program if id(op) in kept]

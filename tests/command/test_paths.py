@@ -7,8 +7,8 @@ from unittest import mock
 
 from _breakdown.pipeline import folders
 from tests import harness
+from tests.builders.damaged import SMALL, RobustnessTest, run, with_extra
 from tests.builders.xspace import Plane, Space, encode
-from tests.command.test_robustness import SMALL, RobustnessTest, run, with_extra
 
 RUNS = "plugins/profile"
 

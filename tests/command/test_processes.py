@@ -11,8 +11,8 @@ from typing import Any
 from unittest import mock
 
 from _breakdown.analysis import processes
+from tests.builders.peers import with_slow_device
 from tests.harness import run
-from tests.modes.test_peers import with_slow_device
 
 NUMBERS = list(range(5))
 

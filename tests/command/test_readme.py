@@ -47,6 +47,7 @@ from tests.harness import (
     Outcome,
     answer,
     bound,
+    in_folder,
     run,
     sampled,
 )
@@ -69,16 +70,6 @@ def outcome(words: tuple[str, ...], capture: str = "") -> Outcome:
             options = [word for word in options if word not in ("--text", "--format", "text")]
             profile = str(DEMO)
         return run(profile, words[at + 1], *options)
-
-
-@contextlib.contextmanager
-def in_folder(path: Path) -> Iterator[None]:
-    before = os.getcwd()
-    os.chdir(path)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def piped(call: Call, result: Json) -> subprocess.CompletedProcess[str]:

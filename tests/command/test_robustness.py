@@ -15,19 +15,18 @@ import subprocess
 import sys
 import unittest
 import zlib
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from _proto.trace import source
 from tests import fuzz, harness
+from tests.builders.damaged import OPS, SMALL, RobustnessTest, run, with_extra
 from tests.builders.xspace import (
     Event,
     EventMetadata,
     Line,
     Plane,
     Space,
-    StatMetadata,
     bytes_field,
     encode,
     int_field,
@@ -37,33 +36,15 @@ from tests.builders.xspace import (
     trace,
     varint,
 )
-from tests.fuzz import check_outcome, damaged_at, time_limit
+from tests.fuzz import damaged_at, time_limit
 
-OPS = [
-    op("fusion.1", "loop fusion", 0, 90, flops=800, bytes_accessed=64, stack="model.py:7:3"),
-    op("copy.2", "data formatting", 100, 50, opcode="copy"),
-]
-SMALL = trace(OPS, [("0", 0, 150), ("1", 150, 10)])
 MAX = 2**63 - 1
-
-
-def run(profile: str | Path | bytes, mode: str = "summary", *options: str) -> harness.Outcome:
-    outcome = harness.run(profile, mode, *options)
-    check_outcome(outcome)
-    return outcome
 
 
 def answer_of(data: bytes, *options: str) -> dict[str, Any]:
     """Return the answer without the fields that contain the file's name."""
     fields = run(data, *options or ("summary",)).object
     return {k: v for k, v in fields.items() if k not in ("profile_dir", "xplane_file")}
-
-
-class RobustnessTest(harness.InFolder):
-    def assert_unreadable(self, outcome: harness.Outcome, at: int | None = None) -> None:
-        self.assertEqual(outcome.object.get("reason"), "unreadable_xplane_pb", outcome.object)
-        if at is not None:
-            self.assertEqual(damaged_at(outcome), at, outcome.object["detail"])
 
 
 class RandomDamage(unittest.TestCase):
@@ -92,30 +73,6 @@ PLACES = (
     "space", "plane", "ops line", "steps line", "event", "event entry", "event metadata",
     "op stat", "stat entry", "stat metadata",
 )  # fmt: skip
-
-
-def with_extra(place: str, extra: bytes) -> bytes:
-    """Return a trace with bytes appended to one of the messages that every mode reads."""
-
-    def at(where: str) -> bytes:
-        return extra if where == place else b""
-
-    category = int_field(1, 1) + text_field(5, "loop fusion") + at("op stat")
-    value = int_field(1, 1) + text_field(2, "%fusion.1 = f32[2]{0} fusion()")
-    value += bytes_field(5, category) + at("event metadata")
-    op_entry = int_field(1, 1) + bytes_field(2, value) + at("event entry")
-    name = StatMetadata(1, "hlo_category", extra=at("stat metadata"))
-    stat_entry = int_field(1, 1) + bytes_field(2, encode(name)) + at("stat entry")
-    plane = Plane(
-        fuzz.DEVICE,
-        [
-            Line("Steps", [Event(2, 0, 100)], extra=at("steps line")),
-            Line("XLA Ops", [Event(1, 0, 10, extra=at("event"))], extra=at("ops line")),
-        ],
-        [EventMetadata(2, "0")],
-        extra=bytes_field(4, op_entry) + bytes_field(5, stat_entry) + at("plane"),
-    )
-    return encode(Space([plane], extra=at("space")))
 
 
 NOT_UTF8 = (b"\x80", b"\xed\xa0\x80", b"caf\xe9", b"\xe2\x82")

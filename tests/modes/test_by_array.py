@@ -6,10 +6,10 @@ import unittest
 from collections.abc import Sequence
 
 from _breakdown.output.screen import View
-from tests.analysis.arrays.test_traffic import COPY, SIZE, SLOW, by_array, given
 from tests.analysis.small_programs import Json, Program
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, op
+from tests.builders.traffic import COPY, SIZE, SLOW, by_array, given
 from tests.builders.xspace import Op
 from tests.builders.xspace import op as event
 from tests.harness import DEMO, FULL, answer, run

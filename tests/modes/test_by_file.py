@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.builders import records, rewrite
-from tests.builders.edits import busiest_file
+from tests.builders.compared import compare, op
+from tests.builders.edits import busiest_file, small
 from tests.builders.random_xspace import random_record_case
 from tests.builders.records import DEVICE, Json, Program, record
 from tests.harness import FULL, InFolder, answer, run, sampled
-from tests.modes.test_compare import compare, op
-from tests.modes.test_rewritten import small
 
 KINDS = ("compute", "data_move", "comm", "other")
 FIGURES = ("before_ps", "after_ps", "delta_ps")

@@ -16,43 +16,18 @@ from typing import Any
 from _breakdown.analysis.devices import record_format
 from _breakdown.analysis.devices import recorded_steps as runs
 from _breakdown.analysis.records import comparison, matching
-from _breakdown.analysis.records.comparison_notes import warnings_of
-from _breakdown.analysis.records.comparison_rows import fields_of
 from _breakdown.analysis.records.noise import assignments, noise_of, p_values_of
 from _breakdown.pipeline.no_answer import NoAnswer
 from tests.builders import records
+from tests.builders.compared import compare, mean, op
 from tests.builders.edits import busiest_file, edits_of
-from tests.builders.records import DEVICE, Frame, Json, Program, groups_of, record
+from tests.builders.records import DEVICE, Json, Program, groups_of, record
 from tests.harness import FULL, sampled, within
 from tests.shown import headline_of
 
 KINDS = ("compute", "data_move", "comm", "other")
 TOTALS = ["step_duration", "busy", "idle", *KINDS, "overlap", "wait"]
 SOME_STEPS = slice(1, 4)
-
-
-def compare(before: Json, after: Json, *, top: int = 10**6, **options: Any) -> Json:
-    """Return the answer of `compare` for one record before and one after."""
-    return compare_captures([before], [after], top=top, **options)
-
-
-def compare_captures(
-    before: Sequence[Json], after: Sequence[Json], *, top: int = 10**6, **options: Any
-) -> Json:
-    """Return the answer of `compare` for several records before and after."""
-    found = comparison.compare_records(
-        list(map(record_format.record_of, before)),
-        list(map(record_format.record_of, after)),
-        **options,
-    )
-    answer = {
-        "notes": list(warnings_of(found)),
-        **fields_of(found, top),
-        "gate": None,
-        "mode": "compare",
-    }
-    printed: Json = json.loads(json.dumps(answer, allow_nan=False))
-    return printed
 
 
 def totals_of(answer: Json) -> Json:
@@ -63,11 +38,6 @@ def totals_of(answer: Json) -> Json:
 def lines_of(program: Program) -> list[runs.Line]:
     run = runs.run_of(record_format.record_of(record(program)), DEVICE, slice(None))
     return run.lines()
-
-
-def mean(figures: Sequence[int]) -> int:
-    """Return the mean, rounded half up."""
-    return int(Fraction(sum(figures), len(figures)) + Fraction(1, 2))
 
 
 class Judged:
@@ -161,29 +131,6 @@ class Matching(unittest.TestCase):
         with within(1):
             matches = matching.matches_of(*sides)
         self.assertGreater(len(matches), 900)
-
-
-def op(
-    number: int,
-    *frames: str,
-    tf_op: str | None = "jit(f)/dot:",
-    kind: str = "compute",
-    duration: int = 100,
-    text: str | None = None,
-) -> records.Op:
-    """Return an op; each frame has the form `file:line:column`."""
-    split = (frame.rsplit(":", 2) for frame in frames)
-    return records.Op(
-        frozenset([number]),
-        kind,
-        "loop fusion",
-        tuple(Frame(file, int(line), int(column)) for file, line, column in split),
-        tf_op,
-        text or f"%fusion.{number} = f32[8] fusion()",
-        "fusion [loop fusion]",
-        "f32[8]",
-        duration,
-    )
 
 
 # For each row: how its lines were matched, the lines before the change, and the lines after it. A

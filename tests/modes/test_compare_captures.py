@@ -15,10 +15,10 @@ from typing import Any
 from _breakdown.modes import mode_named
 from _breakdown.output.lead import with_lead
 from tests.builders import records
+from tests.builders.compared import compare, compare_captures, mean
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
 from tests.harness import InFolder, answer, as_process, run
-from tests.modes.test_compare import compare, compare_captures, mean
 from tests.shown import headline_of, text_of
 
 PROGRAM: Program = [

@@ -11,18 +11,18 @@ from _breakdown.analysis.devices.record_format import RecordedCause, RecordedCau
 from _breakdown.analysis.records.changed_causes import changed_causes
 from _breakdown.modes import mode_named
 from _breakdown.output.program_facts import differing, facts
-from tests.analysis.causes.test_one_hot_matmul import lookup
-from tests.analysis.causes.test_pause_between_steps import MS, thread
+from tests.analysis.small_programs import lookup
 from tests.builders import hlo_proto
+from tests.builders.compared import compare
+from tests.builders.compared import op as recorded_op
+from tests.builders.drawn import host
 from tests.builders.hlo_proto import array, metadata_plane
+from tests.builders.pauses import MS, thread
+from tests.builders.peers import with_slow_device
 from tests.builders.records import record
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import BEFORE, InFolder, Json, answer, run
 from tests.modes.small_steps import small_capture
-from tests.modes.test_compare import compare
-from tests.modes.test_compare import op as recorded_op
-from tests.modes.test_idle import host
-from tests.modes.test_peers import with_slow_device
 from tests.shown import headline_of
 
 PROGRAM_ID = 7

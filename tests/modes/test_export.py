@@ -18,14 +18,14 @@ from _breakdown import command
 from _breakdown.modes.export import TABLES
 from _breakdown.pipeline.context import Context
 from tests.builders import hlo_proto, host_threads
+from tests.builders.drawn import device
+from tests.builders.hostile import HOSTILE, hostile_trace
+from tests.builders.jittered import JITTERED, capture
 from tests.builders.random_xspace import PIPELINE_OPTIONS, command_line, random_case, random_options
 from tests.builders.xspace import Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, InFolder, Json, answer, captures, run, sampled, within
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf, small_capture
-from tests.modes.test_idle import device
-from tests.modes.test_page import HOSTILE, hostile_trace
 from tests.pages import FIELDS, GUIDE, blocks
-from tests.pipeline.test_step_durations import JITTERED, capture
 
 Rows = list[tuple[Any, ...]]
 

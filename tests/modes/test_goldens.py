@@ -7,7 +7,7 @@ import unittest
 
 from tests.answers import BATCH
 from tests.goldens import FOLDER, GOLDENS, TEXTS, made, text_made
-from tests.naive.test_against_naive import differences
+from tests.naive.invariants import differences
 
 
 class Goldens(unittest.TestCase):

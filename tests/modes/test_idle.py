@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Sequence
 from typing import Any
 
+from tests.builders.drawn import Calls, Drawn, device, drawn_line, host, result_of
 from tests.builders.xspace import (
     Event,
-    EventMetadata,
-    Line,
     Plane,
     Space,
     Stat,
-    StatMetadata,
     bytes_field,
     encode,
     int_field,
-    op,
     string,
     text_field,
     tpu_plane,
@@ -26,65 +22,8 @@ from tests.builders.xspace import (
 from tests.harness import PROFILES, answer
 from tests.modes.small_steps import leaf
 
-# An event's name, start and end; optionally also its start and duration on the device clock.
-Drawn = tuple[str, int, int] | tuple[str, int, int, int, int]
-# A thread's name and events.
-Calls = tuple[str, Sequence[tuple[str, int, int]]]
 US = 10**6
 CAUSES = ("barrier", "dependency", "in_container", "between_programs", "in_program")
-
-
-def drawn_line(name: str, drawn: Sequence[Drawn], plane: Plane) -> Line:
-    """Return a line with the given events, and add their names to the plane's metadata."""
-    line = Line(name)
-    for text, start, end, *measured in drawn:
-        number = 1 + len(plane.event_metadata)
-        plane.event_metadata.append(EventMetadata(number, text))
-        stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(measured)]
-        line.events.append(Event(number, start, end - start, stats=stats))
-    return line
-
-
-def device(
-    ops: Sequence[Drawn],
-    window: tuple[int, int],
-    modules: Sequence[Drawn] = (),
-    waits: Sequence[Drawn] = (),
-) -> Plane:
-    """Return a device that runs `ops` in one step; ops whose names begin with `while` are loops."""
-    plane = tpu_plane(
-        [
-            op(name, "while" if name.startswith("while") else "loop fusion", start, end - start)
-            for name, start, end, *_ in ops
-        ],
-        [("s", window[0], window[1] - window[0])],
-    )
-    plane.stat_metadata += [
-        StatMetadata(901, "device_offset_ps"),
-        StatMetadata(902, "device_duration_ps"),
-    ]
-    (events,) = (line.events for line in plane.lines if line.name == "XLA Ops")
-    for event, (_, _, _, *measured) in zip(events, ops, strict=True):
-        event.stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(measured)]
-    plane.lines.append(drawn_line("XLA Modules", modules, plane))
-    plane.lines.append(drawn_line("XLA TraceMe", waits, plane))
-    return plane
-
-
-def host(*threads: Calls, timestamp_ns: int | None = None) -> Plane:
-    plane = Plane("/host:CPU")
-    for name, calls in threads:
-        plane.lines.append(drawn_line(name, calls, plane))
-        plane.lines[-1].timestamp_ns = timestamp_ns
-    if timestamp_ns:
-        for line in plane.lines:
-            for event in line.events:
-                event.offset_ps = (event.offset_ps or 0) - timestamp_ns * 1000
-    return plane
-
-
-def result_of(*planes: Plane, options: Sequence[str] = ()) -> dict[str, Any]:
-    return answer(encode(Space(list(planes))), "idle", *options)
 
 
 class Causes(unittest.TestCase):

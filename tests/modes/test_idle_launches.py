@@ -5,9 +5,9 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from tests.builders.drawn import Calls, drawn_line, host, result_of
 from tests.builders.xspace import Plane, Stat, StatMetadata, tpu_plane, uint64
 from tests.modes.small_steps import leaf
-from tests.modes.test_idle import Calls, drawn_line, host, result_of
 
 RUN_ID = 950
 PROGRAMS = [("m", 0, 100), ("m", 200, 300)]

@@ -7,33 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.builders.xspace import Op, Space, Stat, StatMetadata, encode, tpu_plane, uint64
+from tests.builders.drawn import Drawn, drawn_line, traced
+from tests.builders.xspace import Op, Space, encode, tpu_plane
 from tests.harness import Json, answer, run
 from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
-from tests.modes.test_idle import Drawn, drawn_line
 from tests.shown import text_of
 
 NO_REGIONS = "the capture has no regions inside kernels"
-
-
-def traced(
-    ops: Sequence[Op],
-    regions: Sequence[Drawn] = (),
-    measured: Sequence[tuple[int, int]] = (),
-    program: bytes | None = None,
-) -> bytes:
-    """Encode a trace of one step; `measured` has the ops' times on the device clock."""
-    plane = tpu_plane(ops, STEP)
-    plane.stat_metadata += [
-        StatMetadata(901, "device_offset_ps"),
-        StatMetadata(902, "device_duration_ps"),
-    ]
-    (events,) = (line.events for line in plane.lines if line.name == "XLA Ops")
-    for event, times in zip(events, measured, strict=False):
-        event.stats = [Stat(901 + i, uint64(time)) for i, time in enumerate(times)]
-    plane.lines.append(drawn_line("XLA TraceMe", regions, plane))
-    programs = [hlo_proto.metadata_plane({7: ("jit_f(7)", program)})] if program else []
-    return encode(Space([plane, *programs]))
 
 
 def result_of(*parts: Any, options: Sequence[str] = (), **more: Any) -> Json:

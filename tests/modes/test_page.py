@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import errno
-import functools
 import hashlib
 import json
 import os
 import re
 import stat
-import tempfile
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -23,25 +21,14 @@ from _breakdown.output.screen import View
 from _breakdown.output.text import Style
 from _breakdown.pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
-from tests.builders.xspace import Plane, Space, StatNames, encode, op, tpu_plane, trace
+from tests.builders.hostile import HOSTILE, hostile_trace
+from tests.builders.peers import device, durations
+from tests.builders.xspace import Space, encode, op, tpu_plane, trace
 from tests.harness import DEMO, FULL, OFFLOADING, InFolder, Json, answer, run
-from tests.modes.small_steps import BF16, STEP, kernel, leaf, small_capture
-from tests.modes.test_peers import device, durations
-from tests.shown import text_of
+from tests.modes.small_steps import STEP, kernel, leaf, small_capture
+from tests.shown import data_of, page_of_demo, text_of
 
 SECTION_OF = {place.mode: name for name, place in SECTIONS.items()}
-
-# Names that try to break out of the page's markup.
-HOSTILE = (
-    "</script><script>document.title='owned'</script>",
-    "<img src=x onerror=\"document.title='owned'\">",
-    "\"'><b onmouseover=alert(1)>&lt;&amp;",
-    "<!--<script>",
-    "\u202egnp.py\u202c\u2066\u200f\u2028\u2029\u0000\u0007\u009b\ufeff",
-    "{data}{style}{script}{script_hash}",
-    "long" * 16384,
-    "a b;c,d\te\\f/g",
-)
 
 
 def options_of(mode: str) -> list[str]:
@@ -52,42 +39,6 @@ def options_of(mode: str) -> list[str]:
         for name, value in asked.items()
         for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
     ]
-
-
-def data_of(html: bytes) -> Json:
-    """Return the JSON that a page contains."""
-    (found,) = re.findall(rb'<script type="application/json" id="data">(.*?)</script>', html)
-    data: Json = json.loads(found)
-    return data
-
-
-@functools.cache
-def page_of_demo() -> tuple[Json, bytes]:
-    """Return the printed answer and the page."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "step.html")
-        return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
-
-
-def hostile_trace(dur: int = 40) -> bytes:
-    """Encode a trace whose ops, lines, scopes, categories and steps have the names in HOSTILE."""
-    ops = []
-    for i, name in enumerate(HOSTILE):
-        stack = f"{name}.py:{i}:1\nm{i}.py:1:1"
-        tf_op = f"jit(f)/{name}/dot_general:"
-        facts: Json = {"tf_op": tf_op, "flops": 10**6, "bytes_accessed": 10**4, "stack": stack}
-        ops.append(op(f"f.{i}", "convolution fusion", 100 * i, dur, shape=BF16, **facts))
-        ops.append(op(name, name, 100 * i + 40, 10, stack=stack))
-        ops.append(op(f"c.{i}", "copy", 100 * i + 50, 10))
-    return trace(ops, [(HOSTILE[0], 0, 1000)])
-
-
-def captured_at(start_ns: int | None) -> bytes:
-    """Encode a trace; `start_ns` is the time at which the capture began, or None."""
-    names = StatNames()
-    stats = [] if start_ns is None else [names.stat("profile_start_time", start_ns)]
-    environment = Plane("Task Environment", stat_metadata=names.metadata(), stats=stats)
-    return trace([leaf(0, 5)], STEP) + encode(Space([environment]))
 
 
 class OfPages(InFolder):

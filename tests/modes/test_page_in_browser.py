@@ -13,16 +13,16 @@ from pathlib import Path
 import compute_breakdown
 from _breakdown.modes import bottleneck
 from _breakdown.output.screen import Table
-from tests.analysis.causes.test_pause_between_steps import FEED
-from tests.analysis.causes.test_pause_between_steps import device as pausing
-from tests.analysis.causes.test_pause_between_steps import thread as host_thread
-from tests.analysis.test_period_timeline import EVERY_THIRD
 from tests.builders import browser
+from tests.builders.drawn import host
+from tests.builders.hostile import HOSTILE, hostile_trace
+from tests.builders.pauses import EVERY_THIRD, FEED
+from tests.builders.pauses import device as pausing
+from tests.builders.pauses import thread as host_thread
 from tests.builders.xspace import Space, encode, op, trace
 from tests.harness import OFFLOADING, Json, answer, sampled
 from tests.modes.small_steps import STEP, leaf
-from tests.modes.test_idle import host
-from tests.modes.test_page import HOSTILE, captured_at, data_of, hostile_trace, page_of_demo
+from tests.shown import captured_at, data_of, page_of_demo
 
 # For each table: its rows' path, its headings, and the texts and exact figures of its cells.
 TABLES = """[...document.querySelectorAll('.table')].map((table) => ({

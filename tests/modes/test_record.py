@@ -17,6 +17,7 @@ from _breakdown.pipeline.device import open_device
 from tests.builders import records, rewrite
 from tests.builders.hlo_proto import metadata_plane
 from tests.builders.make_runs import write_runs
+from tests.builders.peers import with_slow_device
 from tests.builders.records import DEVICE, Json
 from tests.builders.xspace import (
     Event,
@@ -30,7 +31,6 @@ from tests.builders.xspace import (
     tpu_plane,
 )
 from tests.harness import DEMO, answer, run
-from tests.modes.test_peers import with_slow_device
 
 DATA = DEMO.parent
 STEP_PS = 10_000

@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.builders import records, rewrite
-from tests.builders.edits import edits_of
-from tests.builders.records import DEVICE, Json, Name, Program, groups_of
+from tests.builders.edits import edits_of, small
+from tests.builders.records import DEVICE, Json, Name, Program
 from tests.harness import DEMO, InFolder, answer
 
 ALL = ("--top", "1000000")
-
-
-def small(program: Program) -> Program:
-    """Return the longest tenth of a program's ops, plus one random op of each group."""
-    rng = random.Random(4)
-    kept = {id(rng.choice(ops)) for ops in groups_of(program).values()}
-    longest = sorted(program, key=lambda op: -op.duration)[: len(program) // 10]
-    kept |= {id(op) for op in longest}
-    return [op for op in program if id(op) in kept]
 
 
 class WithFiles(InFolder):

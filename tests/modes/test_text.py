@@ -42,8 +42,8 @@ from tests.builders.xspace import (
 from tests.harness import (
     BEFORE,
     DEMO,
-    LISTED_MODES,
     SCRIPT,
+    WITH_TEXT,
     InFolder,
     Json,
     answer,
@@ -54,9 +54,6 @@ from tests.harness import (
 from tests.shown import markdown_of, parts_of, text_of
 
 UTF8, ASCII = Characters("utf-8"), Characters("ascii")
-WITH_TEXT = tuple(
-    mode.name for mode in LISTED_MODES if mode.name not in ("record", "page", "export")
-)
 
 
 def by_columns(line: str) -> str:

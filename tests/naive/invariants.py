@@ -882,3 +882,20 @@ def stat_name(plane: xplane_pb2.XPlane, stat_id: int) -> str:
 
 def known(plane: xplane_pb2.XPlane, events: Iterable[Any]) -> list[Any]:
     return [event for event in events if event.metadata_id in plane.event_metadata]
+
+
+def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
+    """Yield a sentence for each field in which two answers differ."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in {**ours, **theirs}:
+            if key not in theirs:
+                yield f"{where}.{key}: only the program has it"
+            elif key not in ours:
+                yield f"{where}.{key}: the program lacks it"
+            else:
+                yield from differences(ours[key], theirs[key], f"{where}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for i, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(our, their, f"{where}[{i}]")
+    elif ours != theirs or isinstance(ours, bool) != isinstance(theirs, bool):
+        yield f"{where}: the program says {str(ours)[:300]!r}, expected {str(theirs)[:300]!r}"

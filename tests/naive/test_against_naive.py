@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import re
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.builders.random_xspace import (
 from tests.harness import DEMO, LISTED_MODES, MODES, PROFILES, captures, run, sampled
 from tests.naive import invariants
 from tests.naive import op as naive_op
+from tests.naive.invariants import differences
 
 N_CASES, N_RECORDS = 600, 100
 # The naive implementation does not know the file's name, and writes no sentences.
@@ -60,23 +61,6 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
         if note.startswith(SPECIFIED_NOTES) or note.endswith(SPECIFIED_ENDS) or NO_OPS.search(note)
     )
     return kept
-
-
-def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Yield a sentence for each field in which two answers differ."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in {**ours, **theirs}:
-            if key not in theirs:
-                yield f"{where}.{key}: only the program has it"
-            elif key not in ours:
-                yield f"{where}.{key}: the program lacks it"
-            else:
-                yield from differences(ours[key], theirs[key], f"{where}.{key}")
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for i, (our, their) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differences(our, their, f"{where}[{i}]")
-    elif ours != theirs or isinstance(ours, bool) != isinstance(theirs, bool):
-        yield f"{where}: the program says {str(ours)[:300]!r}, expected {str(theirs)[:300]!r}"
 
 
 def cached(profile: bytes | Path) -> Callable[..., dict[str, Any]]:

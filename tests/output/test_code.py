@@ -12,8 +12,7 @@ import compute_breakdown
 from _breakdown import command
 from _breakdown.output.code import LARGEST_FILE, LONGEST_LINE, Sources
 from compute_breakdown import render
-from tests.command.test_readme import in_folder
-from tests.harness import InFolder, run, shared_file
+from tests.harness import InFolder, in_folder, run, shared_file
 from tests.modes.small_steps import small_capture
 
 SMALL = shared_file("small.xplane.pb", small_capture())

@@ -10,8 +10,7 @@ from typing import Any
 
 from _breakdown.output.csv import declared_columns, lines_of, main_table
 from tests.answers import BATCH, answers, demo, error_answers
-from tests.harness import AFTER, BEFORE, LISTED_MODES, Json, answer
-from tests.modes.test_text import WITH_TEXT
+from tests.harness import AFTER, BEFORE, LISTED_MODES, WITH_TEXT, Json, answer
 from tests.shown import csv_of, main_of
 
 MAIN_TABLES = {

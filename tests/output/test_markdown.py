@@ -13,8 +13,7 @@ from _breakdown.output.markdown import Page
 from _breakdown.output.screen import View
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
-from tests.harness import AFTER, BEFORE, answer
-from tests.modes.test_text import WITH_TEXT
+from tests.harness import AFTER, BEFORE, WITH_TEXT, answer
 from tests.shown import blocks_of, markdown_of
 
 PAGE = Page(Characters("utf-8"))

@@ -12,8 +12,8 @@ from typing import Any
 
 from _breakdown import units
 from _breakdown.output import phrases
-from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers
+from tests.builders.pauses import answer_of, thread
 from tests.builders.xspace import op, trace
 from tests.harness import STEP_MODES, Json, answer, captures, run, sampled
 from tests.shown import merged_of

@@ -11,8 +11,8 @@ from unittest import mock
 from _breakdown.output.fill import Grid
 from _breakdown.output.text import SHORTEST_CUT, Page, Style
 from _breakdown.units import Unit
-from tests.analysis.causes.test_pause_between_steps import answer_of, thread
 from tests.answers import BATCH, answers, demo
+from tests.builders.pauses import answer_of, thread
 from tests.harness import BRIEF, STEP_MODES, Json, captures, run, sampled
 from tests.shown import text_of
 

@@ -14,8 +14,7 @@ from tests.builders.allocator import allocator, with_host
 from tests.builders.merged import merged, with_environment
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
-from tests.harness import DEMO, MODES, OFFLOADING, InFolder, answer, run, sampled
-from tests.proto.test_riegeli import SAMPLES
+from tests.harness import DEMO, MODES, OFFLOADING, SAMPLES, InFolder, answer, run, sampled
 
 # These fields depend on the file or the device number.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}

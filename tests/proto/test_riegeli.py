@@ -23,6 +23,7 @@ from tests.harness import (
     DEMO,
     MODES_OF_TRACE,
     ROOT,
+    SAMPLES,
     InFolder,
     Outcome,
     answer,
@@ -31,7 +32,6 @@ from tests.harness import (
     sampled,
 )
 
-SAMPLES = ROOT.parent / "shared" / "samples"
 HAS_BROTLI = any(importlib.util.find_spec(name) for name in ("brotli", "brotlicffi"))
 SMALL = trace([op("fusion.1", "loop fusion", 0, 100, flops=800), op("copy.2", "copy", 100, 50)])
 # These fields differ between a plain and a continuous capture of the same data.

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Callable, Sequence
-from typing import Any
-from unittest import mock
+from collections.abc import Callable
 
-import _breakdown.modes.by_array
 from _breakdown.analysis.arrays.engine import (
     Change,
-    Engine,
-    Gain,
     Once,
     Overlap,
     Remove,
@@ -19,52 +14,17 @@ from _breakdown.analysis.arrays.engine import (
     Retime,
 )
 from _breakdown.analysis.arrays.graph import Value
-from _breakdown.analysis.causes.shared.cause import StepFacts
-from _breakdown.analysis.causes.shared.step_program import StepProgram
-from _breakdown.analysis.kernel.kernel_regions import inside_kernels
-from _breakdown.analysis.roof.ledger import ledger_of
-from _breakdown.analysis.roof.roofs import roofs_of
-from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.executions import Executions
-from _breakdown.pipeline.normalize import Step
-from _proto.hlo.program import Instruction, Program
-from tests.analysis.arrays.test_traffic import IN_VMEM, SIZE, by_array, given
-from tests.analysis.small_programs import Json, loop, rounds, take
+from _proto.hlo.program import Instruction
 from tests.analysis.small_programs import Program as SmallProgram
+from tests.analysis.small_programs import loop, rounds, take
 from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.traffic import IN_VMEM, SIZE, Find, estimated, given
 from tests.builders.xspace import Op, memory_access_breakdown
 from tests.builders.xspace import op as event
 
 NAMES = ("made", "used", "out")
 GROUPS = listed_groups((0, 1, 2, 3))
 LARGE = array("f32", 1024, 1024)
-Find = Callable[[str], Executions]
-
-
-def estimated(
-    program: SmallProgram, ran: Sequence[Op], changes: Callable[[Find], list[Change]]
-) -> Gain:
-    """Return the estimate for a step of 1000 ps on a chip whose HBM moves 1 GiB/s."""
-    found: list[Gain] = []
-
-    answer = _breakdown.modes.by_array.by_array
-
-    def mode(step: Step, context: Context, **options: Any) -> Json:
-        # The program can be read only while the trace is open.
-        roofs = roofs_of(step.device, None, {"hbm_gibps": 1.0, "bf16": 1e-6})
-        ledger = ledger_of(step, roofs, {})
-        compiled = next(entry.executions.op.program for entry in ledger)
-        assert isinstance(compiled, Program)
-        facts = StepFacts(step, ledger, roofs, inside_kernels(step), None, None, context)
-        links = StepProgram(facts, compiled, ledger).links
-        by_name = {entry.executions.op.name: entry.executions for entry in ledger}
-        engine = Engine(ledger, lambda: facts.arrays, lambda _: links)
-        found.append(engine.without(changes(by_name.__getitem__)))
-        return answer(step, context, **options)
-
-    with mock.patch.object(_breakdown.modes.by_array, "by_array", mode):
-        by_array(program, ran)
-    return found[0]
 
 
 def made(find: Find, name: str) -> Instruction:

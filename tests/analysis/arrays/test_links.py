@@ -6,8 +6,8 @@ import unittest
 from collections.abc import Callable
 
 from _breakdown.analysis.arrays.engine import Change, Remove
-from tests.analysis.arrays.test_engine import Find, estimated
 from tests.builders.hlo_proto import Op, array, listed_groups, op
+from tests.builders.traffic import Find, estimated
 from tests.builders.xspace import Op as Event
 from tests.builders.xspace import op as event
 

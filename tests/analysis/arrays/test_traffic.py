@@ -11,29 +11,15 @@ from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.traffic import copied_by
 from _breakdown.analysis.arrays.values import Arrays
 from _proto.hlo.program import Program as Compiled
-from tests.analysis.small_programs import DURATION, PROGRAM_ID, Json, Program, loop, rounds, take
+from tests.analysis.small_programs import Program, loop, rounds, take
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import array, metadata_plane, module, op, shares_memory, tuple_of
-from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, tpu_plane
+from tests.builders.hlo_proto import array, module, op, shares_memory, tuple_of
+from tests.builders.traffic import COPY, IN_VMEM, SIZE, by_array, given
+from tests.builders.xspace import Op, encode, memory_access_breakdown
 from tests.builders.xspace import op as event
 from tests.fuzz import time_limit
-from tests.harness import answer
 
-COPY = "data formatting"
-# Each array of the default shape has 8 x 128 values of 4 bytes.
-SIZE = 4096
 BIG = array("f32", 4, 8, 128)
-IN_VMEM = hlo_proto.Shape("f32", (8, 128), memory_space=1)
-SLOW = ("--peak-hbm-gibps", "1", "--no-merge")
-
-
-def by_array(program: Program, ran: Sequence[Op], *options: str, **more: Any) -> Json:
-    for execution in ran:
-        execution.stats["program_id"] = PROGRAM_ID
-    metadata = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto.hlo_proto(program, **more))})
-    data = encode(Space([tpu_plane(ran, [("0", 0, DURATION)]), metadata]))
-    result: Json = answer(data, "by_array", *(options or SLOW))
-    return result
 
 
 def moved(program: Program, ran: Sequence[Op], **more: Any) -> dict[str, tuple[int, int]]:
@@ -41,10 +27,6 @@ def moved(program: Program, ran: Sequence[Op], **more: Any) -> dict[str, tuple[i
     the op that makes it or, for parameters, of the argument."""
     rows = by_array(program, ran, **more)["arrays"]
     return {row["name"] or row["hlo_op"]: (row["written_bytes"], row["read_bytes"]) for row in rows}
-
-
-def given(name: str = "x", number: int = 0, shape: hlo_proto.Shape | None = None) -> hlo_proto.Op:
-    return op(name, "parameter", number=number, shape=shape, tf_op=name)
 
 
 class SameArray(unittest.TestCase):

@@ -4,25 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, Program, causes, loop, rounds, take
+from tests.analysis.small_programs import Json, Program, accumulating, causes, loop, rounds, take
 from tests.builders.hlo_proto import Op, array, listed_groups, op, tuple_of
 from tests.builders.xspace import op as event
-
-
-def accumulating(*between: Op, result: str = "reduced", added: str = "add") -> list[Op]:
-    """Return a loop body that adds an all-reduce's result to element 0 of the loop state."""
-    return [
-        op("state", "parameter"),
-        take("sum", "state", 0),
-        take("weight", "state", 1),
-        take("batch", "state", 2),
-        op("grad", "dot", "weight", "batch"),
-        op("reduced", "all-reduce", "grad", line="train.py:5"),
-        *between,
-        op("next", "negate", "batch"),
-        op("new", added, "sum", result),
-        op("root", "tuple", "new", "weight", "next"),
-    ]
 
 
 def found(program: Program, n: int = 4, collective: str = "all-reduce") -> list[Json]:

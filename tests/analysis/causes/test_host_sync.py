@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
 
-from tests.analysis.causes.test_pause_between_steps import LAUNCHES, MS, answer_of, thread
+from tests.builders.pauses import LAUNCHES, MS, answer_of, row, thread
 
 LOG, VALUE = "$log.py:12 log", "$array.py:615 _value"
-
-
-def row(*calls: tuple[str, int, int]) -> dict[str, Any]:
-    """Return the only cause; the device pauses from 80 to 100 ms, and from 180 to 200 ms."""
-    (found,) = answer_of(thread(*calls, *LAUNCHES))["causes"]
-    assert isinstance(found, dict)
-    return found
 
 
 class HostSync(unittest.TestCase):

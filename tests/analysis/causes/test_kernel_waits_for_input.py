@@ -5,11 +5,10 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
+from tests.builders.drawn import Drawn, traced
 from tests.builders.xspace import Op
 from tests.harness import Json, answer
 from tests.modes.small_steps import PEAKS, kernel, leaf
-from tests.modes.test_idle import Drawn
-from tests.modes.test_kernel import traced
 
 NAME = "kernel_waits_for_input"
 

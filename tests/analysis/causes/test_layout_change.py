@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.causes.test_resharding import COLUMNS, ROWS, found, main
 from tests.analysis.small_programs import Json, causes
+from tests.builders.copies import COLUMNS, ROWS, found, main
 from tests.builders.hlo_proto import op
 from tests.builders.xspace import op as event
 

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes, equal
+from tests.analysis.small_programs import MATRIX, NUMBERS, Json, causes, equal, lookup
 from tests.builders.hlo_proto import Op, array, listed_groups, op
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1000 bytes per picosecond.
 HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
-MATRIX = array("pred", 64, 1000)
-NUMBERS = array("s32", 64, 1000)
-
-
-def lookup(*between: Op, matrix: str = "eq.1") -> list[Op]:
-    """Return a program that looks up embeddings with a matmul of a one-hot matrix."""
-    return [
-        op("tokens", "parameter", shape=array("s32", 64)),
-        op("table", "parameter", shape=array("f32", 1000, 8), number=1),
-        op("spread", "broadcast", "tokens", shape=NUMBERS),
-        op("iota.1", "iota", shape=NUMBERS),
-        op("shard", "constant", shape=NUMBERS),
-        op("place", "add", "iota.1", "shard", shape=NUMBERS),
-        equal("eq.1", "spread", "place", shape=MATRIX),
-        *between,
-        op("dot.1", "dot", matrix, "table", shape=array("f32", 64, 8), line="embed.py:3"),
-    ]
 
 
 def looked_up(main: list[Op]) -> list[Json]:

@@ -5,38 +5,22 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.builders.xspace import Plane, Space, encode, tpu_plane
+from tests.builders.drawn import Calls, drawn_line, host
+from tests.builders.pauses import (
+    FEED,
+    LAUNCH,
+    LAUNCHES,
+    MS,
+    STEPS,
+    TOKENIZE,
+    answer_of,
+    device,
+    thread,
+)
+from tests.builders.xspace import Space, encode, tpu_plane
 from tests.harness import answer, run_as_printed
 from tests.modes.small_steps import leaf
-from tests.modes.test_idle import Calls, drawn_line, host
 from tests.shown import text_of
-
-MS = 10**9
-# There are three steps of 80 ms, with pauses of 20 ms.
-STEPS = [(str(i), 100 * i * MS, 80 * MS) for i in range(3)]
-FEED = "$feed.py:17 get_batch"
-LAUNCH = "PjitFunction(f)"
-# The thread launches the steps at the end of the pauses.
-LAUNCHES = [(LAUNCH, 99, 100), (LAUNCH, 199, 200)]
-TOKENIZE = "$feed.py:44 tokenize"
-
-
-def device(steps: list[tuple[str, int, int]] = STEPS) -> Plane:
-    return tpu_plane([leaf(start, dur) for _, start, dur in steps], steps)
-
-
-def thread(*calls: tuple[str, int, int], name: str = "main") -> Calls:
-    """Return a thread that launches programs; `calls` have times in milliseconds."""
-    launch = (LAUNCH, -2 * MS, -MS)
-    return name, [launch, *((call, start * MS, end * MS) for call, start, end in calls)]
-
-
-def answer_of(
-    *threads: Calls, steps: list[tuple[str, int, int]] = STEPS, options: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Return the answer for the step with index 1."""
-    data = encode(Space([device(steps), host(*threads)]))
-    return answer(data, "bottleneck", "--step", "1", *options)
 
 
 def rows(*threads: Calls, **more: Any) -> list[dict[str, Any]]:

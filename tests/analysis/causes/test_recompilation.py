@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.causes.test_host_sync import row
-from tests.analysis.causes.test_pause_between_steps import MS, answer_of, thread
+from tests.builders.pauses import MS, answer_of, row, thread
 
 TRAIN = "$train.py:20 main"
 COMPILE = "$pxla.py:1499 _cached_compilation"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.causes.test_recompute import (
+from tests.analysis.small_programs import causes
+from tests.builders.checkpoints import (
     AGAIN,
     BACKWARD,
     FORWARD,
@@ -15,7 +16,6 @@ from tests.analysis.causes.test_recompute import (
     matmul,
     rows,
 )
-from tests.analysis.small_programs import causes
 from tests.builders.hlo_proto import op as hlo_op
 from tests.builders.xspace import op
 

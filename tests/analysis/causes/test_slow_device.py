@@ -8,9 +8,9 @@ from itertools import zip_longest
 from typing import Any
 
 from _breakdown.modes import bottleneck
+from tests.builders.peers import collective, device, with_slow_device
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op
 from tests.harness import Json, answer
-from tests.modes.test_peers import collective, device, with_slow_device
 
 
 def with_times(
