@@ -41,7 +41,7 @@ def scopes_say_more(step: Step) -> bool:
 
 
 def _find(step: Step) -> Json | None:
-    times = summed((executions.op.source_user, executions.total) for executions in step.leaves)
+    times = summed((ran.op.source_user, ran.total) for ran in step.leaves)
     times.pop(None, None)
     line = max(times, key=times.__getitem__, default=None)
     if line is None or 2 * times[line] <= step.duration:
@@ -61,7 +61,7 @@ def best_separation(step: Step) -> str | None:
     half: a package, whose lines count as own code, or scopes."""
     shares = {f"--own {name}/": share for name, share in shares_by_package(step.leaves).items()}
     # Read paths in the trace only, because programs take long to read.
-    paths = [(executions.op.tf_op, executions.total) for executions in step.leaves]
+    paths = [(ran.op.tf_op, ran.total) for ran in step.leaves]
     if any(path and names_layer(path) for path, _ in paths):
         shares[BY_SCOPE] = largest((path and scope_of(path).name, total) for path, total in paths)
     best = min(shares, key=lambda name: (shares[name], name != BY_SCOPE, name), default=None)
@@ -70,7 +70,7 @@ def best_separation(step: Step) -> str | None:
 
 def shares_by_package(leaves: Sequence[Executions]) -> dict[str, int]:
     """Return the largest time of one line, for each installed package that is not plumbing."""
-    stacks = [(executions.op.stack, executions.total) for executions in leaves]
+    stacks = [(ran.op.stack, ran.total) for ran in leaves]
     # Stacks share most of their frames, so find each file once.
     frames = set[str]().union(*{stack.frames for stack, _ in stacks if stack})
     files = filter(is_not_plumbing, set(map(file_of, frames)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 # Executions by instruction.
-Ran = dict["Instruction | None", list[Executions]]
+Runs = dict["Instruction | None", list[Executions]]
 
 
 def answer_of(step: Step, fields: Mapping[str, Any], context: Context) -> Json:
@@ -77,7 +77,7 @@ def totals_of(step: Step) -> Json:
         "n_events_data_move": by_kind[DATA_MOVE].n,
         "n_events_comm": by_kind[COMM].n,
         "n_events_other": by_kind[OTHER].n,
-        "n_events_container": sum(executions.n for executions in step.containers),
+        "n_events_container": sum(ran.n for ran in step.containers),
         "n_events_unresolved": step.admitted.n_dropped,
         "compute_duration_ps": by_kind[COMPUTE].total,
         "data_move_duration_ps": by_kind[DATA_MOVE].total,
@@ -110,14 +110,14 @@ def _main_program(step: Step) -> int | None:
     return max(by_program, key=lambda program_id: by_program[program_id].total, default=None)
 
 
-def runs_of(step: Step, program_id: int) -> Ran:
+def runs_of(step: Step, program_id: int) -> Runs:
     """Return the executions of a program's ops by instruction; several ops can run the same
     instruction."""
     # Check the id first: `op.instruction` would read other programs, which may be damaged.
     return grouped(
-        (executions.op.instruction, executions)
-        for executions in (*step.leaves, *step.containers)
-        if executions.op.program_id == program_id and executions.op.instruction
+        (ran.op.instruction, ran)
+        for ran in (*step.leaves, *step.containers)
+        if ran.op.program_id == program_id and ran.op.instruction
     )
 
 

@@ -33,16 +33,16 @@ class Layer:
             self.children[name] = Layer(scope, name, self.depth + 1)
         return self.children[name]
 
-    def add(self, executions: Executions) -> None:
-        op, duration = executions.op, executions.total
-        self.n += executions.n
+    def add(self, ran: Executions) -> None:
+        op, duration = ran.op, ran.total
+        self.n += ran.n
         self.total += duration
         self.kinds[op.kind] += duration
         self.phases[op.phase] += duration
 
-    def add_own(self, executions: Executions) -> None:
+    def add_own(self, ran: Executions) -> None:
         """Add an op that the scope contains directly."""
-        self.self_total += executions.total
+        self.self_total += ran.total
 
 
 def tree_of(first: Path, leaves: Iterable[tuple[Path, Executions]], deepest: int) -> Layer:
@@ -50,14 +50,14 @@ def tree_of(first: Path, leaves: Iterable[tuple[Path, Executions]], deepest: int
     count toward their enclosing scope at this depth. `leaves` are the ops in `first`, with their
     scopes."""
     top = Layer("/".join(first), first[-1] if first else "", len(first))
-    for path, executions in leaves:
+    for path, ran in leaves:
         layer = top
-        layer.add(executions)
+        layer.add(ran)
         for part in path[len(first) : deepest]:
             layer = layer.child(part)
-            layer.add(executions)
+            layer.add(ran)
         if len(path) <= deepest:
-            layer.add_own(executions)
+            layer.add_own(ran)
     return top
 
 

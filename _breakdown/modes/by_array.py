@@ -47,7 +47,7 @@ def by_array(
     roofs = roofs_of(step.device, chip, dict(peaks))
     ledger = ledger_of(step, roofs, {})
     arrays = arrays_of_step(step, ledger, roofs)
-    if not any(entry.executions.op.program for entry in ledger):
+    if not any(entry.ran.op.program for entry in ledger):
         raise no_program()
     context.note(*roofs.choice.notes)
     moved = [array for array in arrays if array.moved]
@@ -80,7 +80,7 @@ class Rows:
         self, step: Step, arrays: StepArrays, ledger: Sequence[Entry], roofs: Roofs
     ) -> None:
         self.step, self.arrays, self.roofs = step, arrays, roofs
-        self.class_of = {id(entry.executions): entry.name for entry in ledger}
+        self.class_of = {id(entry.ran): entry.name for entry in ledger}
 
     def costliest(
         self, arrays: Sequence[StepArray], top: int, *, is_merged: bool
@@ -121,7 +121,7 @@ class Rows:
     def row(self, group: Sequence[StepArray]) -> Json:
         first = max(group, key=lambda array: array.moved)
         arrays = self.arrays
-        makers = [executions for array in group for executions in array.makers]
+        makers = [ran for array in group for ran in array.makers]
         reads = [use for array in group for use in array.reads if use.n_bytes]
         writes = [use for array in group for use in array.writes if use.n_bytes]
         readers = self.reader_rows(reads)
@@ -133,16 +133,16 @@ class Rows:
             "n_arrays": len(group),
             "kind": arrays.kind_of(first),
             "name": common_name([array.name for array in group]),
-            "hlo_op": common_name([executions.op.name for executions in makers]),
+            "hlo_op": common_name([ran.op.name for ran in makers]),
             **place_fields(makers),
             "dur_ps": time,
             "pct_of_step": percent(time, self.step.duration),
             "at_roof_ps": None if at_peak is None else round(at_peak),
             "hbm_bytes": moved,
             "written_bytes": sum(use.n_bytes for use in writes),
-            "n_writes": sum(use.executions.n for use in writes),
+            "n_writes": sum(use.ran.n for use in writes),
             "read_bytes": sum(use.n_bytes for use in reads),
-            "n_reads": sum(use.executions.n for use in reads),
+            "n_reads": sum(use.ran.n for use in reads),
             "readers": readers[:N_READERS],
             "n_readers": len(readers),
             "saved_for_backward": any(map(arrays.is_saved, group)),
@@ -155,17 +155,17 @@ class Rows:
         """Return the readers of an array by line, scope and class, the largest first."""
         found: dict[Hashable, list[Use]] = {}
         for use in reads:
-            op = use.executions.op
+            op = use.ran.op
             likely = line_of(op)
             scope = starred(op.scope.name if op.scope else None)
-            key = likely.line_user or likely.line, scope, self.class_of[id(use.executions)]
+            key = likely.line_user or likely.line, scope, self.class_of[id(use.ran)]
             found.setdefault(key, []).append(use)
         rows = [
             {
-                "class": self.class_of[id(uses[0].executions)],
-                **place_fields([use.executions for use in uses]),
+                "class": self.class_of[id(uses[0].ran)],
+                **place_fields([use.ran for use in uses]),
                 "bytes": sum(use.n_bytes for use in uses),
-                "n_executions": sum(use.executions.n for use in uses),
+                "n_executions": sum(use.ran.n for use in uses),
             }
             for uses in found.values()
         ]

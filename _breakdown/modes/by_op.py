@@ -192,7 +192,7 @@ class Judge:
 
     def detail_row(self, group: Group) -> Json:
         entries = [] if group.op.is_container else self._entries(group)
-        ids = {executions.metadata_id for executions in group.members}
+        ids = {ran.metadata_id for ran in group.members}
         events = events_of(self.step.admitted.pieces, self.step.clock, ids)
         shown = nsmallest(N_EXECUTIONS, events, key=itemgetter(0))
         return {
@@ -204,12 +204,12 @@ class Judge:
         }
 
     def _entries(self, group: Group) -> list[Entry]:
-        return [self._entry(executions) for executions in group.members]
+        return [self._entry(ran) for ran in group.members]
 
-    def _entry(self, executions: Executions) -> Entry:
-        key = id(executions)
+    def _entry(self, ran: Executions) -> Entry:
+        key = id(ran)
         if key not in self._judged:
-            self._judged[key] = entry_of(executions, self.roofs, self.by_user)
+            self._judged[key] = entry_of(ran, self.roofs, self.by_user)
         return self._judged[key]
 
     def _fields(self, group: Group, entries: Sequence[Entry]) -> Json:

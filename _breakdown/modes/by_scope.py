@@ -43,7 +43,7 @@ def by_scope(
 ) -> Json:
     paths = list(paths_of(step.leaves, merge_layers))
     first = path_of(below, [path for path, _ in paths]) if below else ()
-    inside = [(path, leaf) for path, leaf in paths if path[: len(first)] == first]
+    inside = [(path, ran) for path, ran in paths if path[: len(first)] == first]
     levels = levels_of(first, {path for path, _ in inside})
     deepest = max(levels) if isinstance(depth, str) else min(len(first) + depth, max(levels))
     if not any(names_layer(path) for path in {ran.op.path for ran in step.leaves} if path):
@@ -58,11 +58,11 @@ def by_scope(
 
 def paths_of(leaves: Iterable[Executions], merge_layers: bool) -> Iterator[tuple[Path, Executions]]:
     """Yield each leaf that has a scope, and the parts of the scope's name."""
-    for executions in leaves:
-        scope = executions.op.scope
+    for ran in leaves:
+        scope = ran.op.scope
         if scope is not None:
             path = tuple(map(merged_layers, scope.parts)) if merge_layers else scope.parts
-            yield path, executions
+            yield path, ran
 
 
 def scope_row(layer: Layer, step: Step) -> Json:
@@ -85,7 +85,7 @@ def nonzero(times: dict[str, int]) -> dict[str, int]:
 
 def no_scope_row(group: Group) -> Json:
     """Return the row for ops without a scope, including their likely source lines."""
-    is_known = not group.members or any(executions.op.program for executions in group.members)
+    is_known = not group.members or any(ran.op.program for ran in group.members)
     kinds = group.time_by(lambda op: op.kind)
     return {
         "n_executions": group.n,

@@ -83,7 +83,7 @@ def group_row(group: Group, step: Step, loops: Loops) -> Json:
         "loop": loops.row(group.members),
         "model_flops_sum": group.sum_of(lambda op: op.model_flops),
         "dtypes": group.executions_by(lambda op: op.dtype),
-        "dtype_uncertain": any(executions.op.dtype_uncertain for executions in group.members),
+        "dtype_uncertain": any(ran.op.dtype_uncertain for ran in group.members),
         "operand_dtypes": operand_dtypes(group),
         "also_fused": fused_rows(group),
         "scopes": scope_rows(group),
@@ -94,7 +94,7 @@ def group_row(group: Group, step: Step, loops: Loops) -> Json:
 
 def fused_rows(group: Group) -> list[Json] | None:
     """Return the other source lines fused into the group's ops, or None if unknown."""
-    if not any(executions.op.program for executions in group.members):
+    if not any(ran.op.program for ran in group.members):
         return None
     ranked = sorted(lines_fused(group).items(), key=lambda item: (-item[1], item[0]))
     return [{"source_inner": line, "n_instructions": n} for line, n in ranked[:N_FUSED]]
@@ -104,9 +104,9 @@ def lines_fused(group: Group) -> Counter[str]:
     """Count the instructions inside the group's fusions by source line, excluding the group's own
     line."""
     n_instructions: Counter[str] = Counter()
-    for executions in group.members:
-        if executions.op.instruction:
-            n_instructions.update(lines_inside(executions.op.instruction))
+    for ran in group.members:
+        if ran.op.instruction:
+            n_instructions.update(lines_inside(ran.op.instruction))
     del n_instructions[group.op.source_inner or ""]
     return n_instructions
 

@@ -48,7 +48,7 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
 
         found = peers_of(step, context)
     hiding = Group(step.leaves).where(lambda op: not op.is_wait and op.kind != COMM)
-    cover = cover_of(step, {executions.metadata_id for executions in hiding.members})
+    cover = cover_of(step, {ran.metadata_id for ran in hiding.members})
     by_collective = grouped((transfer.collective, transfer) for transfer in transfers)
     by_key = grouped(
         ((transfer.key, transfer.exchange.who.mark), transfer) for transfer in transfers
@@ -61,7 +61,7 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
     in_flight, host_in_flight = under_way(among_devices, step), under_way(with_host, step)
     context.warn(*clock_notes(transfers))
     shown = list(chain.from_iterable(ranked[:top]))
-    loops = loops_of(step, (transfer.executions for transfer in shown))
+    loops = loops_of(step, (transfer.ran for transfer in shown))
     return {
         "rows": [comm_row(alike, cover, step, loops, found) for alike in ranked[:top]],
         "tail": {
@@ -126,9 +126,9 @@ def flights_of_all(transfers: Iterable[Transfer]) -> Flights:
 def under_way(transfers: Iterable[Transfer], step: Step) -> Cover:
     """Return the intervals during which a transfer is in flight or runs on the core."""
     found = list(transfers)
-    ran = [transfer.executions for transfer in found if not transfer.op.is_wait]
-    ran += [begun for transfer in found for begun in transfer.begins]
-    on_core = {executions.metadata_id for executions in ran}
+    moving = [transfer.ran for transfer in found if not transfer.op.is_wait]
+    moving += [ran for transfer in found for ran in transfer.begins]
+    on_core = {ran.metadata_id for ran in moving}
     cover, flights = cover_of(step, on_core), flights_of_all(found)
     return Cover.spanning(cover.starts + flights.starts, cover.ends + flights.landings)
 
@@ -230,15 +230,15 @@ def comm_row(
     is_async = first.op.is_wait
     in_flight = in_flight_of(transfers, cover) if is_async else None
     bus_bytes = bus_bytes_of(transfers)
-    how = most((transfer.likely.how, transfer.executions.total) for transfer in transfers)
+    how = most((transfer.likely.how, transfer.ran.total) for transfer in transfers)
     return {
         "collective": first.collective,
         "mode": first.mode,
         "engine": first.engine,
         **likely_fields(LikelyLine(first.likely.line, first.likely.line_user, how)),
         "agg_key": first.op.agg_key,
-        **scope_fields([transfer.executions for transfer in transfers]),
-        "loop": loops.row([transfer.executions for transfer in transfers]),
+        **scope_fields([transfer.ran for transfer in transfers]),
+        "loop": loops.row([transfer.ran for transfer in transfers]),
         "n_executions": n_executions_of(transfers),
         "sync_dur_ps": sync_of(transfers),
         "wait_dur_ps": wait_of(transfers),

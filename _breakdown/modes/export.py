@@ -158,7 +158,7 @@ def export(
         "ops": op_rows(ledger, by_user, stacks),
         "executions": execution_rows(step, context),
         "frames": frame_rows(stacks),
-        "gaps": ((start, end - start, cause) for start, end, cause in step.causes.stretches()),
+        "gaps": ((start, end - start, cause) for start, end, cause in step.idle_causes.stretches()),
         "arrays": array_rows(arrays, moved),
         "accesses": access_rows(moved, ledger),
         "steps": step_rows(step),
@@ -207,7 +207,7 @@ def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict
 
 
 def numbered_stacks(ledger: Iterable[Entry]) -> Stacks:
-    stacks = (entry.executions.op.stack for entry in ledger)
+    stacks = (entry.ran.op.stack for entry in ledger)
     frames = dict.fromkeys(stack.frames for stack in stacks if stack)
     return {of_stack: number for number, of_stack in enumerate(frames, 1)}
 
@@ -216,7 +216,7 @@ def op_rows(
     ledger: Iterable[Entry], by_user: Mapping[str, KernelCost], stacks: Stacks
 ) -> Iterator[Row]:
     for number, entry in enumerate(ledger, 1):
-        op = entry.executions.op
+        op = entry.ran.op
         cost = entry.cost or cost_of(op, by_user)
         line = line_of(op)
         yield (
@@ -237,7 +237,7 @@ def op_rows(
             None if cost.source == OPAQUE else cost.flops,
             cost.bytes_accessed,
             cost.hbm_bytes,
-            entry.executions.n,
+            entry.ran.n,
             entry.total,
             entry.at_roof,
             entry.lost,
@@ -247,7 +247,7 @@ def op_rows(
 
 def execution_rows(step: Step, context: Context) -> Iterator[Row]:
     """Yield the leaves' executions in file order, and show progress."""
-    number_of = {leaf.metadata_id: number for number, leaf in enumerate(step.leaves, 1)}
+    number_of = {ran.metadata_id: number for number, ran in enumerate(step.leaves, 1)}
     pieces = step.admitted.pieces
     for n_done, piece in enumerate(pieces, 1):
         for start, duration, metadata_id in events_of([piece], step.clock, number_of.keys()):
@@ -267,11 +267,11 @@ def array_rows(arrays: StepArrays, moved: Iterable[StepArray]) -> Iterator[Row]:
 
 
 def access_rows(moved: Iterable[StepArray], ledger: Iterable[Entry]) -> Iterator[Row]:
-    number_of = {id(entry.executions): number for number, entry in enumerate(ledger, 1)}
+    number_of = {id(entry.ran): number for number, entry in enumerate(ledger, 1)}
     for number, array in enumerate(moved, 1):
-        uses = ((number_of[id(use.executions)], use) for use in array.uses)
+        uses = ((number_of[id(use.ran)], use) for use in array.uses)
         for number_of_op, use in sorted(uses, key=itemgetter(0)):
-            n_bytes = use.n_bytes // use.executions.n
+            n_bytes = use.n_bytes // use.ran.n
             if n_bytes:
                 yield number, number_of_op, use.is_write, n_bytes, use.time
 

@@ -63,7 +63,7 @@ def idle(step: Step, context: Context, *, top: int = 10) -> Json:
         **period_fields(periods),
         "pause_causes": [pause_row(cause) for cause in pause_causes(step, periods, context)],
         "capture": capture_row(step.device.steps),
-        "idle_by_cause": step.causes.of_step,
+        "idle_by_cause": step.idle_causes.of_step,
         "gaps": [idle_row(around.gap(*gap), window_of[gap], activity, step) for gap in longest],
         "host_events": event_rows(activity) if activity else None,
     }
@@ -91,7 +91,7 @@ def capture_row(steps: Sequence[StepEvent]) -> Json:
 
 
 def idle_row(gap: Gap, window: Window | None, activity: HostActivity | None, step: Step) -> Json:
-    causes = step.causes.of_span(gap.start, gap.start + gap.duration)
+    causes = step.idle_causes.of_span(gap.start, gap.start + gap.duration)
     return {
         **gap_row(gap, step),
         "cause": {cause: duration for cause, duration in causes.items() if duration},

@@ -65,7 +65,7 @@ def kernel(
 ) -> Json:
     roofs = roofs_of(step.device, chip, dict(peaks))
     by_user = costs_by_kernel(step.by_kind[COMPUTE], kernel_cost, context)
-    executions = [entry for entry in step.leaves if entry.op.kernel]
+    executions = [ran for ran in step.leaves if ran.op.kernel]
     kernels: dict[str, Group] = dict(ranked_by(executions, lambda op: op.kernel))
     groups = list(kernels.values())
     if not groups:
@@ -134,9 +134,9 @@ def kernel_row(
 ) -> Json:
     """Return what a row says about a kernel, or one of its ops, from outside. A field is null if
     its value differs between the ops."""
-    each_op = [executions.op for executions in group.members]
+    each_op = [ran.op for ran in group.members]
     places = [line_of(op) for op in each_op]
-    entries = [entry_of(executions, roofs, by_user) for executions in group.members]
+    entries = [entry_of(ran, roofs, by_user) for ran in group.members]
     return {
         "kernel": group.op.kernel or "",
         "hlo_op": op_name(ops[0].op),

@@ -18,7 +18,7 @@ from _breakdown.analysis.memory.memory_peak import (
     Peak,
     peak_of_program,
 )
-from _breakdown.analysis.report import Ran, program_id_of, runs_of
+from _breakdown.analysis.report import Runs, program_id_of, runs_of
 from _breakdown.analysis.source.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.output.columns import BYTES, KIND
@@ -42,11 +42,11 @@ ARGUMENT_RE = re.compile(r"\w+")
 class Origin:
     """The instruction that defines a buffer, if known, and its likely source line."""
 
-    def __init__(self, instruction: Instruction | None, ran: Ran) -> None:
+    def __init__(self, instruction: Instruction | None, runs: Runs) -> None:
         self.instruction = instruction
         likely = NO_LINE
         if instruction:
-            executions = ran.get(instruction)
+            executions = runs.get(instruction)
             likely = (
                 likely_line(executions[0].op)
                 if executions
@@ -116,9 +116,9 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     peak = peak_of_program(program)
     if peak is None:
         raise NoAnswer("no_buffer_assignment", detail=NO_ASSIGNMENT)
-    ran = runs_of(step, program_id)
+    runs = runs_of(step, program_id)
     instructions = {held.instruction for held in peak.held}
-    origins = {instruction: Origin(instruction, ran) for instruction in instructions}
+    origins = {instruction: Origin(instruction, runs) for instruction in instructions}
     live = [Live(held, origins[held.instruction]) for held in peak.held]
     live.sort(key=lambda piece: piece.rank)
     context.warn(*peak_notes(peak))
@@ -130,7 +130,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
         "padding_bytes": sum(padding) if padding else None,
         "by_kind": peak.by_kind,
         "other_spaces": peak.other_spaces,
-        "peak_at": peak_row(peak.instruction_name, program, ran),
+        "peak_at": peak_row(peak.instruction_name, program, runs),
         "buffers": [buffer_row(piece, peak_size) for piece in live[:top]],
         "by_source": share_rows(live, "source_inner", lambda origin: origin.line),
         "by_op_name": share_rows(live, "tf_op", lambda origin: origin.tf_op),
@@ -163,11 +163,11 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
     }
 
 
-def peak_row(name: str, program: Program, ran: Ran) -> Json | None:
+def peak_row(name: str, program: Program, runs: Runs) -> Json | None:
     """Describe the instruction at which memory usage peaks; None if no heap trace names it."""
     if not name:
         return None
-    origin = Origin(program.instruction(name), ran)
+    origin = Origin(program.instruction(name), runs)
     return {
         "hlo_op": name,
         "source_inner": origin.line,

@@ -62,7 +62,7 @@ def non_compute(
     groups, omitted = costliest_groups(
         listed.members, lambda op: (op.agg_key, op.kind, category_of(op)), top
     )
-    if any(is_stall(executions.op) for executions in listed.members):
+    if any(is_stall(ran.op) for ran in listed.members):
         context.note(STALLS)
     categories = group_by(listed.members, lambda op: (category_of(op), op.kind))
     tail = {} if top is None else {"tail": tail_row(omitted)}
@@ -144,12 +144,12 @@ def changes_of(group: Group) -> tuple[Change, Change]:
     """Return the group's dtype change and its layout change."""
     dtypes: list[tuple[int, bool | None]] = []
     layouts: list[tuple[int, bool | None]] = []
-    for executions in group.members:
+    for ran in group.members:
         # An op that only starts a transfer ends before the data has moved.
-        if not executions.op.has_only_started:
-            dtype, layout = dtype_and_layout_change(executions.op.hlo)
-            dtypes.append((executions.total, dtype))
-            layouts.append((executions.total, layout))
+        if not ran.op.has_only_started:
+            dtype, layout = dtype_and_layout_change(ran.op.hlo)
+            dtypes.append((ran.total, dtype))
+            layouts.append((ran.total, layout))
     return change_of(dtypes), change_of(layouts)
 
 

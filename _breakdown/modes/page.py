@@ -167,9 +167,7 @@ def side_of(
             "by_scope": classes_of_scopes(ledger, answers["by_scope"]["scopes"]),
             "no_scope": classes_without_scope(ledger),
         },
-        "strip": strip_row(
-            strip_of(step, {entry.executions.metadata_id: entry.name for entry in ledger})
-        ),
+        "strip": strip_row(strip_of(step, {entry.ran.metadata_id: entry.name for entry in ledger})),
         "period": period_row(step, context.request.mode_options.get("own") or ()),
         "left_out": {},
     }

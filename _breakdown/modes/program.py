@@ -15,7 +15,7 @@ from typing import Any
 from _breakdown.analysis.comm.collective_plans import Planned, planned_collectives
 from _breakdown.analysis.comm.xla_flags import flag_findings, read_flags
 from _breakdown.analysis.records.program_digest import donated_bytes, opcodes_outside_fusions
-from _breakdown.analysis.report import Ran, program_id_of, runs_of
+from _breakdown.analysis.report import Runs, program_id_of, runs_of
 from _breakdown.analysis.source.rows import declared_row
 from _breakdown.output.columns import BYTES, RUNS, TOTAL
 from _breakdown.output.phrases import Next, joined, short
@@ -43,7 +43,7 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
     found = None if program_id is None else step.device.programs.program(program_id)
     if found is None or program_id is None:
         raise no_program()
-    ran = runs_of(step, program_id)
+    runs = runs_of(step, program_id)
     planned = planned_collectives(found, step, program_id)
     instructions = list(found.instructions())
     opcodes = opcodes_outside_fusions(found)
@@ -56,8 +56,8 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
         "n_devices": found.n_devices,
         "opcodes": dict(sorted(opcodes.items(), key=lambda item: (-item[1], item[0]))),
         "collectives": collective_rows(planned),
-        "kernels": kernel_rows(instructions, ran),
-        "retries": retry_rows(instructions, ran),
+        "kernels": kernel_rows(instructions, runs),
+        "retries": retry_rows(instructions, runs),
         "parameters": (
             None
             if ranked is None
@@ -84,31 +84,27 @@ def collective_rows(planned: Sequence[Planned]) -> list[Json]:
 def collective_row(alike: Sequence[Planned]) -> Json:
     first = alike[0]
     transfers = [transfer for collective in alike for transfer in collective.transfers]
-    payload = sum_if_known(
-        (transfer.executions.n, transfer.exchange.payload) for transfer in transfers
-    )
+    payload = sum_if_known((transfer.ran.n, transfer.exchange.payload) for transfer in transfers)
     return {
         "collective": first.collective,
         "how": first.how,
         "plan": first.plan or None,
         "n_instructions": len(alike),
-        "n_executions": sum(transfer.executions.n for transfer in transfers),
+        "n_executions": sum(transfer.ran.n for transfer in transfers),
         "sync_dur_ps": sum(collective.sync for collective in alike),
         "wait_dur_ps": sum(collective.wait for collective in alike),
         "payload_bytes": payload if transfers else None,
     }
 
 
-def executions_of(instructions: Iterable[Instruction], ran: Ran) -> Group:
-    return Group(
-        [executions for instruction in instructions for executions in ran.get(instruction, ())]
-    )
+def executions_of(instructions: Iterable[Instruction], runs: Runs) -> Group:
+    return Group([ran for instruction in instructions for ran in runs.get(instruction, ())])
 
 
-def kernel_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
+def kernel_rows(instructions: Iterable[Instruction], runs: Runs) -> list[Json]:
     calls = (each for each in instructions if each.opcode == "custom-call")
     alike = grouped((kernel_of(each), each) for each in calls if each.is_kernel)
-    groups = {kernel: executions_of(found, ran) for kernel, found in alike.items()}
+    groups = {kernel: executions_of(found, runs) for kernel, found in alike.items()}
 
     def rank(kernel: Kernel) -> list[Any]:
         # If time and name are equal, unknown figures come first.
@@ -140,7 +136,7 @@ def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> Json:
     }
 
 
-def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
+def retry_rows(instructions: Iterable[Instruction], runs: Runs) -> list[Json]:
     rows: list[Json] = []
     # Few instructions are retried, and decoding a config takes long, so search the text first.
     found = (
@@ -151,7 +147,7 @@ def retry_rows(instructions: Iterable[Instruction], ran: Ran) -> list[Json]:
     for instruction in found:
         config = instruction.config
         if config.retry_count:
-            group = executions_of([instruction], ran)
+            group = executions_of([instruction], runs)
             rows.append(
                 {
                     "hlo_op": instruction.name,

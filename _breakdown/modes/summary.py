@@ -134,7 +134,7 @@ def exposed_row(target: Exposed, step: Step) -> Json:
 
 def kernels(step: Step) -> list[tuple[str, Group]]:
     """Return the custom kernels by name, costliest first."""
-    executions = [executions for executions in step.leaves if executions.op.kernel]
+    executions = [ran for ran in step.leaves if ran.op.kernel]
     return ranked_by(executions, lambda op: op.kernel)
 
 

@@ -39,7 +39,7 @@ class Longest:
 
 
 class Executions:
-    """An op's executions within a window."""
+    """An op's executions within a window. A variable with them is named `ran`."""
 
     def __init__(self, metadata_id: int, op: Op, longest: Longest) -> None:
         self.metadata_id, self.op = metadata_id, op
@@ -73,14 +73,14 @@ def fold(ops: Mapping[int, Op], admitted: Admitted, clock: Clock) -> dict[int, E
     for metadata_id, durations in durations_by_op(admitted, clock):
         if metadata_id not in found:
             found[metadata_id] = Executions(metadata_id, ops[metadata_id], longest)
-        executions = found[metadata_id]
-        executions.n += len(durations)
-        executions.total += sum(durations)
+        ran = found[metadata_id]
+        ran.n += len(durations)
+        ran.total += sum(durations)
         # Sorting is three times as fast as `min` and `max`.
         durations.sort()
-        executions.shortest = min(executions.shortest, durations[0])
-        executions.longest = max(executions.longest, durations[-1])
-        longest.durations[metadata_id] = executions.longest
+        ran.shortest = min(ran.shortest, durations[0])
+        ran.longest = max(ran.longest, durations[-1])
+        longest.durations[metadata_id] = ran.longest
     return found
 
 

@@ -24,8 +24,8 @@ class Group:
 
     def __init__(self, members: list[Executions]) -> None:
         self.members = members
-        self.n = sum([entry.n for entry in members])
-        self.total = sum([entry.total for entry in members])
+        self.n = sum([ran.n for ran in members])
+        self.total = sum([ran.total for ran in members])
 
     @property
     def op(self) -> Op:
@@ -34,31 +34,31 @@ class Group:
 
     @property
     def longest(self) -> Executions:
-        duration = max([entry.longest for entry in self.members])
-        equal = (entry for entry in self.members if entry.longest == duration)
-        return min(equal, key=lambda entry: entry.longest_at)
+        duration = max([ran.longest for ran in self.members])
+        equal = (ran for ran in self.members if ran.longest == duration)
+        return min(equal, key=lambda ran: ran.longest_at)
 
     def where(self, is_wanted: Callable[[Op], object]) -> Group:
-        return Group([entry for entry in self.members if is_wanted(entry.op)])
+        return Group([ran for ran in self.members if is_wanted(ran.op)])
 
     def sum_of(self, value_of: Callable[[Op], int | None]) -> int | None:
         """Sum a property over all executions, skipping unknown values; return None if all are
         unknown."""
-        return sum_known([(entry.n, value_of(entry.op)) for entry in self.members])
+        return sum_known([(ran.n, value_of(ran.op)) for ran in self.members])
 
     def executions_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
-        return summed((value_of(entry.op), entry.n) for entry in self.members)
+        return summed((value_of(ran.op), ran.n) for ran in self.members)
 
     def time_by(self, value_of: Callable[[Op], str]) -> dict[str, int]:
-        return summed((value_of(entry.op), entry.total) for entry in self.members)
+        return summed((value_of(ran.op), ran.total) for ran in self.members)
 
     def distinct(self, value_of: Callable[[Op], str | None], most: int | None = None) -> list[str]:
         """Return the different known values in order of appearance, up to `most` of them."""
         found: dict[str, None] = {}
-        for entry in self.members:
+        for ran in self.members:
             if len(found) == most:
                 break
-            value = value_of(entry.op)
+            value = value_of(ran.op)
             if value is not None:
                 found[value] = None
         return list(found)
@@ -106,8 +106,8 @@ def group_by(members: Iterable[Executions], key: Callable[[Op], K]) -> dict[K, G
     """Group executions by a property of their ops; groups and members are in order of
     appearance."""
     groups: dict[K, list[Executions]] = {}
-    for entry in members:
-        groups.setdefault(key(entry.op), []).append(entry)
+    for ran in members:
+        groups.setdefault(key(ran.op), []).append(ran)
     return {value: Group(group) for value, group in groups.items()}
 
 

@@ -31,7 +31,7 @@ def barriers_of(device: Device) -> list[Event]:
     return sorted(device.events_on(WAITS_LINE, (AT_BARRIER,)), key=attrgetter("start"))
 
 
-class Causes:
+class IdleCauses:
     """Idle time of a step by cause."""
 
     def __init__(

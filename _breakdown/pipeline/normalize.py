@@ -19,7 +19,7 @@ from _breakdown.pipeline.idle_causes import (
     AT_BARRIER,
     FOR_INPUTS,
     WAITS_LINE,
-    Causes,
+    IdleCauses,
     NamedSpan,
 )
 from _breakdown.pipeline.intervals import Cover, union
@@ -55,8 +55,8 @@ class Step:
         self.clock = clock
         self.timeline = timeline
         self.executions = executions
-        self.leaves = [entry for entry in executions.values() if not entry.op.is_container]
-        self.containers = [entry for entry in executions.values() if entry.op.is_container]
+        self.leaves = [ran for ran in executions.values() if not ran.op.is_container]
+        self.containers = [ran for ran in executions.values() if ran.op.is_container]
         self._known: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
@@ -84,9 +84,9 @@ class Step:
         return window.start, window.end
 
     @cached_property
-    def causes(self) -> Causes:
+    def idle_causes(self) -> IdleCauses:
         """Find the causes of the step's idle time."""
-        containers = {executions.metadata_id for executions in self.containers}
+        containers = {ran.metadata_id for ran in self.containers}
         enclosing = events_of(self.admitted.pieces, self.clock, containers)
         programs, waits = self.on_clock(
             [
@@ -94,7 +94,7 @@ class Step:
                 list(self.device.events_on(WAITS_LINE, (AT_BARRIER, FOR_INPUTS))),
             ]
         )
-        return Causes(self.timeline, programs, waits, enclosing)
+        return IdleCauses(self.timeline, programs, waits, enclosing)
 
     def idle_during(self, events: Sequence[Event]) -> int:
         """Return how long the device is idle during events of one of its other lines."""
@@ -137,7 +137,7 @@ class Step:
 
     @property
     def ops(self) -> list[Op]:
-        return [entry.op for entry in (*self.leaves, *self.containers)]
+        return [ran.op for ran in (*self.leaves, *self.containers)]
 
     @property
     def stack_order(self) -> StackOrder | None:
@@ -145,7 +145,7 @@ class Step:
         return majority_order(self.ops)
 
     def of_kinds(self, *kinds: str) -> list[Executions]:
-        return [entry for entry in self.leaves if entry.op.kind in kinds]
+        return [ran for ran in self.leaves if ran.op.kind in kinds]
 
 
 def normalize(
@@ -185,11 +185,11 @@ def normalize(
 
 def surroundings_of(leaves: Sequence[Executions]) -> Surroundings:
     # Read paths in the trace only, because programs take long to read.
-    paths = (entry.op.tf_op for entry in leaves if entry.op.tf_op)
+    paths = (ran.op.tf_op for ran in leaves if ran.op.tf_op)
     lines = (
-        (entry.op.tf_op, entry.op.source_user, entry.total)
-        for entry in leaves
-        if entry.op.tf_op and entry.op.source_user
+        (ran.op.tf_op, ran.op.source_user, ran.total)
+        for ran in leaves
+        if ran.op.tf_op and ran.op.source_user
     )
     return Surroundings(paths, lines)
 

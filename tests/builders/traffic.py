@@ -56,11 +56,11 @@ def estimated(program: Program, ran: Sequence[Op], changes: Callable[[Find], lis
         # The program can be read only while the trace is open.
         roofs = roofs_of(step.device, None, {"hbm_gibps": 1.0, "bf16": 1e-6})
         ledger = ledger_of(step, roofs, {})
-        compiled = next(entry.executions.op.program for entry in ledger)
+        compiled = next(entry.ran.op.program for entry in ledger)
         assert isinstance(compiled, Compiled)
         facts = StepFacts(step, ledger, roofs, inside_kernels(step), None, None, context)
         links = StepProgram(facts, compiled, ledger).links
-        by_name = {entry.executions.op.name: entry.executions for entry in ledger}
+        by_name = {entry.ran.op.name: entry.ran for entry in ledger}
         engine = Engine(ledger, lambda: facts.arrays, lambda _: links)
         found.append(engine.without(changes(by_name.__getitem__)))
         return answer(step, context, **options)

@@ -971,20 +971,14 @@ class Rows(unittest.TestCase):
 
 
 def waits_of(step: Step) -> dict[int, RealOp]:
-    return {
-        executions.metadata_id: executions.op for executions in step.leaves if executions.op.is_wait
-    }
+    return {ran.metadata_id: ran.op for ran in step.leaves if ran.op.is_wait}
 
 
 def flights_in(step: Step, clock: Clock) -> dict[str, Flights]:
     """Map the name of each wait to the flights of its executions."""
     starts = Starts(step)
     dones = {i: starts.of(wait)[0] for i, wait in waits_of(step).items()}
-    begun = {
-        executions.metadata_id: executions.op.place
-        for executions in step.leaves
-        if executions.op.begins
-    }
+    begun = {ran.metadata_id: ran.op.place for ran in step.leaves if ran.op.begins}
     plane = step.device.plane
     modules, _ = read_steps(plane, "XLA Modules", step.device.base)
     borders = sorted(module.end for module in modules)

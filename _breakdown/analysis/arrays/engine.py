@@ -49,7 +49,7 @@ class Once(NamedTuple):
 class Retime(NamedTuple):
     """All executions of the op together take this time."""
 
-    op: Executions
+    ran: Executions
     time: float
 
 
@@ -112,7 +112,7 @@ class Engine:
         self._arrays_of_step, self._links_of = arrays, links_of
         ledger = list(ledger)
         self._total = sum(entry.total for entry in ledger)
-        self._entry_of = {entry.executions: entry for entry in ledger}
+        self._entry_of = {entry.ran: entry for entry in ledger}
 
     def without(self, changes: Sequence[Change]) -> Gain:
         likely = cautious = bold = self._saved(changes, _LIKELY)
@@ -178,11 +178,11 @@ class Engine:
                 for ran in change.ops:
                     set_factor(ran, resized.get(ran, 1.0) / change.trips)
             elif isinstance(change, Retime):
-                factor = change.time / max(1, change.op.total)
+                factor = change.time / max(1, change.ran.total)
                 if factor > 1:
-                    slower[change.op] = slower.get(change.op, 0.0) + factor - 1
+                    slower[change.ran] = slower.get(change.ran, 0.0) + factor - 1
                 else:
-                    set_factor(change.op, factor)
+                    set_factor(change.ran, factor)
         for ran, more in slower.items():
             if factors.get(ran) != 0:
                 factors[ran] = factors.get(ran, 1.0) + more
@@ -195,9 +195,7 @@ class Engine:
     def _resized(self, sizes: Mapping[Value, float], degree: int) -> dict[Executions, float]:
         known = (self._arrays.by_value[value] for value in sizes if value in self._arrays.by_value)
         return {
-            use.executions: self._factor(use.executions, sizes, degree)
-            for array in known
-            for use in array.uses
+            use.ran: self._factor(use.ran, sizes, degree) for array in known for use in array.uses
         }
 
     def _factor(self, ran: Executions, sizes: Mapping[Value, float], degree: int) -> float:

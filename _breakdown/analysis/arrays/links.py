@@ -84,8 +84,8 @@ class Links:
         self._events_of: dict[Computation, list[_Event]] = {}
         fastest: dict[tuple[str, str | None], float] = {}
         synchronous = {}
-        for executions in collectives:
-            op, here = executions.op, executions.op.instruction
+        for ran in collectives:
+            op, here = ran.op, ran.op.instruction
             n_bytes = _bytes_of(op.inside) if op.inside else 0
             if here is None or op.inside is None or n_bytes < _SMALL_BYTES:
                 continue
@@ -94,7 +94,7 @@ class Links:
                 continue
             kind = op.inside.opcode, op.inside.who.label if op.inside.who else None
             synchronous[here] = kind, n_bytes
-            pace = n_bytes * executions.n / max(executions.total, 1)
+            pace = n_bytes * ran.n / max(ran.total, 1)
             fastest[kind] = max(fastest.get(kind, 0.0), pace)
         for here, (kind, n_bytes) in synchronous.items():
             self._alone[here] = n_bytes / fastest[kind]

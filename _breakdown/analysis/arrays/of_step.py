@@ -46,7 +46,7 @@ class Use(NamedTuple):
     """All executions of an op that read or write an array. `path` is the place of a written array
     in the op's output."""
 
-    executions: Executions
+    ran: Executions
     path: Path
     is_write: bool
     # The bytes that all executions move to or from HBM.
@@ -56,7 +56,7 @@ class Use(NamedTuple):
 
     @property
     def instruction(self) -> Instruction:
-        found = self.executions.op.instruction
+        found = self.ran.op.instruction
         assert found is not None  # Ops that the program does not have are not read.
         return found
 
@@ -118,7 +118,7 @@ class StepArray:
         """Return the executions that write the array's contents, the largest write first."""
         writes = sorted(self.writes, key=lambda use: -use.n_bytes)
         computed = [use for use in writes if use.instruction.opcode not in _FILLS]
-        return [use.executions for use in computed or writes]
+        return [use.ran for use in computed or writes]
 
     @property
     def origin(self) -> Value | None:
@@ -185,7 +185,7 @@ class StepArrays:
         self.bound_time = 0
         self.bound_ops: set[Executions] = set()
         for entry in ledger:
-            here = entry.executions.op.instruction
+            here = entry.ran.op.instruction
             if here is not None:
                 self._add(entry, here)
 
@@ -201,20 +201,20 @@ class StepArrays:
         if not accesses and here.is_asynchronous:
             # The last part has the accesses of all parts.
             return
-        executions = entry.executions
-        n_bytes = self._corrected(executions, accesses)
+        ran = entry.ran
+        n_bytes = self._corrected(ran, accesses)
         total = sum(n_bytes)
         times = [0] * len(accesses)
         if total > 0 and self._is_bound_by_hbm(entry, total):
-            self.bound_ops.add(executions)
-            self.bound_time += executions.total
-            times = shares(executions.total, n_bytes)
+            self.bound_ops.add(ran)
+            self.bound_time += ran.total
+            times = shares(ran.total, n_bytes)
         for (value, path, _, is_write), of_each, time in zip(accesses, n_bytes, times, strict=True):
             array = self._array(value, arrays)
             if array is not None:
-                moved = of_each * executions.n
+                moved = of_each * ran.n
                 uses = array.writes if is_write else array.reads
-                uses.append(Use(executions, path, is_write, moved, time))
+                uses.append(Use(ran, path, is_write, moved, time))
                 array.moved += moved
                 array.time += time
 
@@ -227,37 +227,37 @@ class StepArrays:
             known = self.by_value[value] = StepArray(value, shape, arrays)
         return known
 
-    def _corrected(self, executions: Executions, accesses: Sequence[Access]) -> list[int]:
+    def _corrected(self, ran: Executions, accesses: Sequence[Access]) -> list[int]:
         """Return the bytes of each access, scaled to the bytes that the profiler counts for the op.
 
         The profiler knows nothing about kernels, counts both ends of an asynchronous op, and counts
         whole arrays for some ops that only read or update slices.
         """
-        op = executions.op
+        op = ran.op
         found = [access.n_bytes for access in accesses]
         assert op.instruction is not None
         if op.is_opaque or op.instruction.is_asynchronous or op.hbm_bytes is None:
             return found
         total, counted = sum(found), op.hbm_bytes
-        self.compared_time += executions.total
+        self.compared_time += ran.total
         if _TOLERANCE * abs(total - counted) <= counted:
-            self.agreeing_time += executions.total
+            self.agreeing_time += ran.total
         if counted > total and moves_parts(op.instruction):
             return found
         if total == 0:
-            self.unattributed += counted * executions.n
+            self.unattributed += counted * ran.n
         return shares(counted, found)
 
     def _is_bound_by_hbm(self, entry: Entry, n_bytes: int) -> bool:
         """Return whether HBM limits an op: memory-bound math, or data movement."""
         if entry.name not in (MEMORY_BOUND, DATA_MOVEMENT):
             return False
-        return _SLOWEST * n_bytes * entry.executions.n >= self._peak * entry.total
+        return _SLOWEST * n_bytes * entry.ran.n >= self._peak * entry.total
 
     @cached_property
     def uses_of(self) -> dict[Executions, list[tuple[StepArray, Use]]]:
         """Map ops to the arrays that they read and write."""
-        return grouped((use.executions, (array, use)) for array in self for use in array.uses)
+        return grouped((use.ran, (array, use)) for array in self for use in array.uses)
 
     def array_at(self, value: Value) -> StepArray | None:
         """Return the array of a value, if an op of the step reads or writes it."""
@@ -283,19 +283,19 @@ class StepArrays:
             here = to_do.pop()
             yield from here.reads
             for read in here.reads:
-                for made, use in self.uses_of[read.executions]:
+                for made, use in self.uses_of[read.ran]:
                     if use.is_write and made.value not in seen and made.origin == here.value:
                         seen.add(made.value)
                         to_do.append(made)
 
     @cached_property
     def _has_backward(self) -> bool:
-        return any(use.executions.op.phase == "backward" for array in self for use in array.uses)
+        return any(use.ran.op.phase == "backward" for array in self for use in array.uses)
 
     def is_saved(self, array: StepArray) -> bool:
         """Return whether the forward pass writes an array that the backward pass reads."""
-        return any(use.executions.op.phase == "forward" for use in array.writes) and any(
-            use.executions.op.phase in _AFTER_FORWARD for use in self.effective_reads(array)
+        return any(use.ran.op.phase == "forward" for use in array.writes) and any(
+            use.ran.op.phase in _AFTER_FORWARD for use in self.effective_reads(array)
         )
 
     def is_never_whole(self, array: StepArray) -> bool:
@@ -310,10 +310,10 @@ class StepArrays:
         if not self._has_backward:
             return CACHE if array.written and array.is_result else PARAMETER
         phases = {
-            use.executions.op.phase
+            use.ran.op.phase
             for use in self.effective_reads(array)
             # The ops that make copies have no phase of their own.
-            if use.executions.op.phase != "unknown" or not self._copies(use.executions)
+            if use.ran.op.phase != "unknown" or not self._copies(use.ran)
         }
         return OPTIMIZER_STATE if phases == {"other"} and self.is_donated(array) else PARAMETER
 

@@ -35,7 +35,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         if array.is_result and array.shape in kept and not array.is_parameter
     ]
     chains = [chain for result in results if (chain := _from_argument(of, result))]
-    of_arguments = [use.executions for chain in chains for use in _fills(chain)]
+    of_arguments = [use.ran for chain in chains for use in _fills(chain)]
     if chains:
         name = clipped(chains[0][-1].name or "an array")
         yield Cause(
@@ -75,7 +75,7 @@ def _from_argument(of: StepProgram, result: StepArray) -> list[StepArray]:
     last = chain[-1]
     if not last.is_parameter or last.shape != result.shape or of.arrays.is_donated(last):
         return []
-    moves = (use.executions.op.instruction for use in _fills(chain))
+    moves = (use.ran.op.instruction for use in _fills(chain))
     return [] if any(here and changes_layout(here) for here in moves) else chain
 
 
@@ -89,10 +89,10 @@ def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> I
     """Let the ops that read copies in VMEM read the arguments in HBM instead."""
     speed = _EFFICIENCY * float(of.roofs.hbm or 0)
     for chain in chains if speed else ():
-        copies = {use.executions for use in _fills(chain)}
+        copies = {use.ran for use in _fills(chain)}
         n_bytes = chain[-1].shape.n_bytes or 0
         in_vmem = (array for array in chain if array.shape.memory_space != HBM)
-        for ran in {use.executions for array in in_vmem for use in array.reads} - copies:
+        for ran in {use.ran for array in in_vmem for use in array.reads} - copies:
             if ran.op.instruction and not moves_parts(ran.op.instruction):
                 yield Retime(ran, ran.total + ran.n * n_bytes / speed)
 

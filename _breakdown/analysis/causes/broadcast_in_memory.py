@@ -38,7 +38,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     for rows in grouped((each[0].shape.dims, each) for each in found).values():
         biggest, moved = max(rows, key=lambda row: row[0].moved)
         makers = list(dict.fromkeys(ran for array, _ in rows for ran in array.makers))
-        readers = [use.executions for array, _ in rows for use in array.reads]
+        readers = [use.ran for array, _ in rows for use in array.reads]
         changes: list[Change] = [Resize(array.value, each.left) for array, each in rows]
         changes.append(Remove([ran for ran in makers if _only_repeats(ran)]))
         yield Cause(
@@ -57,7 +57,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _fills_lanes(array: StepArray, moved: Moved) -> bool:
     """Return whether a kernel reads numbers that are repeated along the last dimension."""
     last = {(len(array.shape.dims) - 1,)}
-    return set(moved.parts) == last and all(use.executions.op.kernel for use in array.reads)
+    return set(moved.parts) == last and all(use.ran.op.kernel for use in array.reads)
 
 
 def _only_repeats(ran: Executions) -> bool:

@@ -25,7 +25,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     duplicates = Duplicates(of)
     explained = of.explained_by("oversized_transfer")
     for members in duplicates.groups():
-        saved = {change.op: change.op.total - change.time for change in duplicates.divided(members)}
+        saved = {
+            change.ran: change.ran.total - change.time for change in duplicates.divided(members)
+        }
         computing = sum(saved[ran] for ran in members if ran.op.kind == COMPUTE)
         # Copies and collectives alone are the business of other rules.
         is_work = max(of.floor, sum(saved[ran] for ran in members) / 2) <= computing

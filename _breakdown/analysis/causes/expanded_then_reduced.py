@@ -46,7 +46,7 @@ FOR_REPEATED = (
 class _Expansion(NamedTuple):
     """A large array that an op makes of broadcasts and reduces, and the instruction to change."""
 
-    executions: Executions
+    ran: Executions
     shape: Array
     helps: str
     origin: Instruction
@@ -64,8 +64,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     found = (_expansion(of, ran) for ran in of.long_ops if id(ran) not in left_out)
     kinds = grouped(((each.helps, each.is_tiny), each) for each in found if each)
     for (helps, is_tiny), expansions in kinds.items():
-        members = [each.executions for each in expansions]
-        longest = max(expansions, key=lambda each: each.executions.total)
+        members = [each.ran for each in expansions]
+        longest = max(expansions, key=lambda each: each.ran.total)
         casts = list(_casts_for(of, members))
         affected = [*members, *casts]
         at = "mostly at <line>" if len(members) > 1 else "at <line>"
@@ -113,8 +113,8 @@ def _casts_for(of: StepProgram, members: list[Executions]) -> Iterator[Execution
     readers = {ran.op.instruction for ran in members}
     sources = dict.fromkeys(source for here in readers if here for source in here.operands)
     for source in sources:
-        if source.opcode == "convert" and source in of.ran and readers.issuperset(source.users):
-            yield of.ran[source]
+        if source.opcode == "convert" and source in of.ran_of and readers.issuperset(source.users):
+            yield of.ran_of[source]
 
 
 def _least_time(ran: Executions, hbm: Fraction) -> float:

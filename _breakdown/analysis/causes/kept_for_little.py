@@ -40,7 +40,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         )
         if not array or not moved or moved.left > LITTLE or of.arrays.kind_of(array) != TEMPORARY:
             continue
-        readers = list(dict.fromkeys(use.executions for use in of.arrays.effective_reads(array)))
+        readers = list(dict.fromkeys(use.ran for use in of.arrays.effective_reads(array)))
         if any(ran.op.phase in _FOR_GRADIENTS for ran in (*readers, *array.makers)):
             continue
         # An op that computes a round's part and writes it to the array must still compute it.

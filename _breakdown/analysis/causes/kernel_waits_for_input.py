@@ -21,7 +21,7 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     inside = facts.inside
     observed = [ran for ran in facts.step.leaves if ran.metadata_id in inside.of_kernel]
     for kernel, group in group_by(observed, lambda op: op.kernel or "").items():
-        regions = inside.of(executions.metadata_id for executions in group.members)
+        regions = inside.of(ran.metadata_id for ran in group.members)
         if regions and regions.waiting:
             uses = (use for ran in group.members for use in facts.arrays.uses_of.get(ran, ()))
             in_memory = facts.roofs.t_memory(sum(use.n_bytes for _, use in uses)) or 0

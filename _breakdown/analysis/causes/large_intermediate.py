@@ -55,11 +55,10 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
         if not repeating.issuperset(map(id, array.makers))
         # An op can write what it computes of an array instead of the array, but not a matmul, a
         # kernel or a collective.
-        if not any(multiplies(use.executions) for use in array.uses)
+        if not any(multiplies(use.ran) for use in array.uses)
         if of.collective_at.keys().isdisjoint(ran.op.instruction for ran in array.makers)
         # Loops write an array for many rounds slice by slice, and can read it in this way.
-        if array.written
-        == (array.shape.n_bytes or 0) * sum(use.executions.n for use in array.writes)
+        if array.written == (array.shape.n_bytes or 0) * sum(use.ran.n for use in array.writes)
         if (moved := sizes.little.left(array.value)) and moved.left <= LITTLE
     }
     gradients = grouped(
@@ -71,7 +70,7 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
         only_for_them = [
             ran for ran in writers if all(a in found for a, use in uses_of[ran] if use.is_write)
         ]
-        readers = [use.executions for array in arrays for use in array.reads]
+        readers = [use.ran for array in arrays for use in array.reads]
         # Without the array, there is no gradient that puts what was taken between zeros.
         more = gradients.get(line, []) if line else []
         biggest = max(arrays, key=lambda array: array.moved)
@@ -108,7 +107,7 @@ def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             " <gain>.",
             FOR_SCORES,
             LIKELY,
-            list(dict.fromkeys(use.executions for array in arrays for use in array.uses)),
+            list(dict.fromkeys(use.ran for array in arrays for use in array.uses)),
             [Resize(array.value, _ON_THE_CHIP) for array in arrays],
             place=of.place_at(dot),
             evidence={"shape": shape},

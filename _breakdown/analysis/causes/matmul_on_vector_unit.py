@@ -41,10 +41,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
         # Ops whose arrays are on the chip have no roof to compare with.
         if entry.t_memory
         and entry.total * _SHORTEST >= of.step.duration
-        and (part := _sum_of(entry.executions.op.instruction))
+        and (part := _sum_of(entry.ran.op.instruction))
     ]
     for (user, inner), entries in grouped(found).items():
-        members = [entry.executions for entry in entries]
+        members = [entry.ran for entry in entries]
         at_roof = sum(float(entry.t_memory or 0) for entry in entries)
         total = total_of(members)
         if at_roof >= FAR_FROM_ROOF * total:

@@ -205,7 +205,7 @@ def _cause(of: StepProgram, does: str, rows: list[_Moved]) -> Cause:
         " would save <gain>.",
         FOR_SUMS if does == _SUMS else FOR_MATMUL,
         LIKELY,
-        [change.op for change in changes],
+        [change.ran for change in changes],
         changes,
         place=place_of_longest(list(part_of)),
     )

@@ -24,14 +24,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
         for entry in of.ledger
         if entry.cost
         and entry.cost.precision.dtype == "fp32"
-        and (here := entry.executions.op.instruction)
+        and (here := entry.ran.op.instruction)
         and (passes := passes_of(here)) > 1
     }
     if precise and of.trains:
-        precise = {e: n for e, n in precise.items() if e.executions.op.phase in _MODEL}
+        precise = {e: n for e, n in precise.items() if e.ran.op.phase in _MODEL}
     if not precise:
         return
-    members = [entry.executions for entry in precise]
+    members = [entry.ran for entry in precise]
     yield Cause(
         f"{counted(len(members), 'matmul')} of f32 take {time(total_of(members))}, with most time"
         f" at <line>, because the precision that is set needs {max(precise.values())} passes of"
@@ -40,7 +40,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         LIKELY,
         members,
         [
-            Retime(entry.executions, max(entry.total / passes, float(entry.t_memory or 0)))
+            Retime(entry.ran, max(entry.total / passes, float(entry.t_memory or 0)))
             for entry, passes in precise.items()
         ],
     )

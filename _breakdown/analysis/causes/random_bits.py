@@ -41,13 +41,13 @@ def find(of: StepProgram) -> Iterator[Cause]:
         return
     changes: list[Retime] = []
     for entry in of.ledger:
-        lost, ran = entry.lost or 0, entry.executions
+        lost, ran = entry.lost or 0, entry.ran
         bits = _bits_of(entry) if lost * _SHORT > of.floor else None
         if bits:
             moves = ran.n * bits.n_numbers * _BYTES / float(of.roofs.hbm)
             changes.append(Retime(ran, min(ran.total, ran.total - bits.part * lost + moves)))
-    members = [change.op for change in changes]
-    saved = sum(change.op.total - change.time for change in changes)
+    members = [change.ran for change in changes]
+    saved = sum(change.ran.total - change.time for change in changes)
     if members and saved * _LEAST_PART >= of.step.duration:
         yield Cause(
             f"{counted(len(members), 'op')} with a total of {time(total_of(members))}, with most"
@@ -63,7 +63,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _bits_of(entry: Entry) -> _Bits | None:
     """Return the random numbers that an op computes; None if it computes few, or computes them
     while it moves its bytes."""
-    here = entry.executions.op.instruction
+    here = entry.ran.op.instruction
     if here is None or 2 * (entry.t_memory or 0) > entry.total:
         return None
     if len(here.inside()) < len(_OF_ROUNDS) * _ROUNDS:

@@ -56,9 +56,9 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     left_out = facts.explained_by("recomputed_repeatedly")
     # Exclude ops of depth 0: the compiler recomputes them without a checkpoint if memory is short.
     members = [
-        work.executions
+        work.ran
         for work in recomputed_in(facts.step)
-        if work.depth and id(work.executions) not in left_out
+        if work.depth and id(work.ran) not in left_out
     ]
     kernels = [ran for ran in facts.step.leaves if _is_kernel_to_keep(ran)]
     kernels = [ran for ran in kernels if id(ran) not in left_out]

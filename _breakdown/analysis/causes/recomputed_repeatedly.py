@@ -32,7 +32,7 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     twice = [
         work
         for work in recomputed
-        if work.depth > 1 and multiplies(work.executions.op) and work.path in once
+        if work.depth > 1 and multiplies(work.ran.op) and work.path in once
     ]
     if not twice:
         return
@@ -41,7 +41,7 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     # Ops that only the inner checkpoint recomputes must still be recomputed once if it is removed,
     # so their time would not be saved.
     excess = [
-        work.executions
+        work.ran
         for work in recomputed
         if _starts(work.parts, prefixes) and (is_outer or work.path in once)
     ]
@@ -51,27 +51,27 @@ def find(facts: StepFacts) -> Iterator[Cause]:
 
 def _written_for(facts: StepFacts, excess: Sequence[Executions]) -> list[Executions]:
     """Return the ops outside a checkpoint whose results only ops inside it read."""
-    inside = {_place_in_model(executions.op) for executions in excess}
+    inside = {_place_in_model(ran.op) for ran in excess}
     read_elsewhere: set[Executions] = set()
     written: set[Executions] = set()
     for array in facts.arrays:
-        makers = {use.executions for use in array.writes}
+        makers = {use.ran for use in array.writes}
         written |= makers
         is_only_inside = (
             array.reads
             and not array.is_result
-            and all(_place_in_model(use.executions.op) in inside for use in array.reads)
+            and all(_place_in_model(use.ran.op) in inside for use in array.reads)
         )
         if not is_only_inside:
             read_elsewhere |= makers
     return [
-        executions
-        for executions in facts.step.leaves
-        if executions in written
-        and executions not in read_elsewhere
-        and executions.op.kind == COMPUTE
-        and not multiplies(executions.op)
-        and _place_in_model(executions.op) not in inside
+        ran
+        for ran in facts.step.leaves
+        if ran in written
+        and ran not in read_elsewhere
+        and ran.op.kind == COMPUTE
+        and not multiplies(ran.op)
+        and _place_in_model(ran.op) not in inside
     ]
 
 
@@ -91,11 +91,11 @@ def _is_outer_in_excess(step: Step, twice: Sequence[Recomputed]) -> bool:
         return False
     outer, inner = ({work.prefix(place) for work in twice} for place in (-2, -1))
     in_outer = in_inner = 0
-    for executions in step.leaves:
-        if executions.op.phase == "backward" and multiplies(executions.op):
-            parts = parts_of(executions.op)
-            in_outer += executions.total * _starts(parts, outer)
-            in_inner += executions.total * _starts(parts, inner)
+    for ran in step.leaves:
+        if ran.op.phase == "backward" and multiplies(ran.op):
+            parts = parts_of(ran.op)
+            in_outer += ran.total * _starts(parts, outer)
+            in_inner += ran.total * _starts(parts, inner)
     return 10 * in_inner >= 9 * in_outer
 
 
@@ -116,7 +116,7 @@ def _cause(
     removed = excess if is_outer else [*excess, *_written_for(facts, excess)]
     which = "is inside another checkpoint"
     if is_outer:
-        inner = common_place_of([work.executions for work in recomputed if work.depth > 1])
+        inner = common_place_of([work.ran for work in recomputed if work.depth > 1])
         which = f"contains other checkpoints ({line_says(inner)})"
     return Cause(
         f"The checkpoint at <line> {which}, so the same forward work is recomputed twice. Once"

@@ -83,19 +83,19 @@ def _keeps_rows(value: Value) -> bool:
     return is_same(value) or is_collective or here.opcode in _MASKS
 
 
-def _row_of(executions: Executions) -> str | Devices | None:
-    is_outside = executions.op.phase == _OUTSIDE
-    return place_of(executions.op).source_inner if is_outside else devices_of(executions)
+def _row_of(ran: Executions) -> str | Devices | None:
+    is_outside = ran.op.phase == _OUTSIDE
+    return place_of(ran.op).source_inner if is_outside else devices_of(ran)
 
 
 def _copies_around(of: StepProgram, collectives: Sequence[Executions]) -> list[Executions]:
     """Return the executions of the layout ops before and after collectives."""
     starts = [Value(ran.op.instruction) for ran in collectives if ran.op.instruction]
     around = {
-        of.ran[value.instruction]: None
+        of.ran_of[value.instruction]: None
         for step in (producers, consumers)
         for value in reach(starts, step, is_moved).passed
-        if value.instruction in of.ran
+        if value.instruction in of.ran_of
     }
     return [
         ran

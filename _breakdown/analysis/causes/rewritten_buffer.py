@@ -114,7 +114,7 @@ def _updates_of(of: StepProgram, ran: Executions) -> list[_Update]:
 
 def _update_of(of: StepProgram, new: StepArray, use: Use) -> _Update | None:
     """Return the update if an op only changes the elements of an array that a mask selects."""
-    here = use.executions.op.instruction
+    here = use.ran.op.instruction
     kept = unchanged(here, use.path) if here else None
     old = of.arrays.array_at(kept.value) if kept else None
     hot = hot_of(kept.compare) if kept else None
@@ -130,7 +130,7 @@ def _update_of(of: StepProgram, new: StepArray, use: Use) -> _Update | None:
     if old is not new and _is_needed(of, old, here):
         return None
     part = _ROWS / hot.size
-    read = sum(each.n_bytes for each in old.reads if each.executions is use.executions)
+    read = sum(each.n_bytes for each in old.reads if each.ran is use.ran)
     return _Update(
         old, new, hot, of.place_at(kept.update), use.n_bytes * (1 - part), read * (1 - part)
     )
@@ -139,7 +139,7 @@ def _update_of(of: StepProgram, new: StepArray, use: Use) -> _Update | None:
 def _is_needed(of: StepProgram, array: StepArray, here: Instruction) -> bool:
     """Return whether ops read an array after an instruction, so that it cannot be updated in
     place."""
-    readers = (use.executions.op.instruction for use in array.reads)
+    readers = (use.ran.op.instruction for use in array.reads)
     is_read_later = any(reader and of.order[reader] > of.order[here] for reader in readers)
     made_in = array.value.instruction.computation
     return is_read_later or loop_around(made_in) is not loop_around(here.computation)

@@ -55,7 +55,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
 def _size(array: StepArray, use: Use) -> int:
     """Return the bytes that one execution reads or writes. Arrays in VMEM have no bytes in HBM."""
     is_in_hbm = array.shape.memory_space == HBM
-    return use.n_bytes // use.executions.n if is_in_hbm else array.shape.n_bytes or 0
+    return use.n_bytes // use.ran.n if is_in_hbm else array.shape.n_bytes or 0
 
 
 def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None:
@@ -93,14 +93,14 @@ def _was_summed(
     # Ops that together read less than the array can read different parts, such as the keys and the
     # values of a stacked cache.
     whole = array.shape.n_bytes or 0
-    touching = {use.executions for use in array.uses if _size(array, use) + n_bytes > whole}
+    touching = {use.ran for use in array.uses if _size(array, use) + n_bytes > whole}
     touching.discard(ran)
     seen, front = {ran}, [ran]
     for _ in range(_MOST_STEPS):
         makers = [
-            written.executions
-            for op in front
-            for small, use in uses_of.get(op, ())
+            written.ran
+            for reader in front
+            for small, use in uses_of.get(reader, ())
             if not use.is_write and _SHRINKING * _size(small, use) <= n_bytes
             for written in small.writes
         ]

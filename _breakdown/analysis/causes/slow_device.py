@@ -54,11 +54,7 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -
     # A line that explains less than half is not what makes the device slow.
     if line and 2 * excess[line] >= slow.sums.load - median.sums.load:
         says += f", and {short(line)} takes {time(excess[line])} longer than on {median.name}"
-        at_line = [
-            executions
-            for executions in step.leaves
-            if executions.op.kind != COMM and executions.op.source_user == line
-        ]
+        at_line = [ran for ran in step.leaves if ran.op.kind != COMM and ran.op.source_user == line]
     else:
         line = None
     longest = max(at_line, key=attrgetter("total"), default=None)

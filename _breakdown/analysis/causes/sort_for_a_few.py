@@ -29,7 +29,7 @@ FOR_TOP_K = "Use lax.approx_max_k instead of lax.top_k, or a smaller number of c
 def find(of: StepProgram) -> Iterator[Cause]:
     hbm = of.roofs.hbm
     for here in of.with_opcodes("sort"):
-        ran = of.ran.get(here)
+        ran = of.ran_of.get(here)
         if ran is None or not here.arrays:
             continue
         array = here.arrays[0]

@@ -57,15 +57,13 @@ def find(of: StepProgram) -> Iterator[Cause]:
     is_much = total_of(of.collectives) * _MUCH > of.step.duration
     if chip and chip.overlap == "sparse_cores" and is_much:
         flags_of = {"all-gather": _FUSION_FLAGS, "collective-permute": _PERMUTE_FLAGS}
-    asynchronous = {
-        collective_name_of(executions.op) for executions in of.collectives if executions.op.is_wait
-    }
+    asynchronous = {collective_name_of(ran.op) for ran in of.collectives if ran.op.is_wait}
     at_once = of.links.waited_for_at_once()
     by_name: dict[str, list[Executions]] = {}
     flags: dict[str, None] = {}
-    for executions in of.collectives:
-        name, here = collective_name_of(executions.op), executions.op.instruction
-        if name is None or id(executions) in left_out:
+    for ran in of.collectives:
+        name, here = collective_name_of(ran.op), ran.op.instruction
+        if name is None or id(ran) in left_out:
             continue
         if here in at_once:
             flags[_SCHEDULER] = None
@@ -75,8 +73,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
             )
         else:
             continue
-        by_name.setdefault(name, []).append(executions)
-    members = [executions for group in by_name.values() for executions in group]
+        by_name.setdefault(name, []).append(ran)
+    members = [ran for group in by_name.values() for ran in group]
     if not members:
         return
     total = total_of(members)

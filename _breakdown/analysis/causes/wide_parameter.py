@@ -42,7 +42,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     }
     if not wide:
         return
-    readers = dict.fromkeys(use.executions for array in wide for use in array.reads)
+    readers = dict.fromkeys(use.ran for array in wide for use in array.reads)
     casts = [ran for ran in readers if _only_casts(ran)]
     changes: list[Change] = [Resize(array.value, narrow) for array, narrow in wide.items()]
     largest = max(wide, key=lambda array: array.read)

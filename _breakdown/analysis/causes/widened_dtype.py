@@ -32,14 +32,14 @@ WHAT_HELPS = (
 def find(of: StepProgram) -> Iterator[Cause]:
     arrays = _wide_arrays(of)
     # Most programs have few f32 arrays, so do not follow their values.
-    moving = {use.executions for array in arrays if _is_forward(array) for use in array.uses}
+    moving = {use.ran for array in arrays if _is_forward(array) for use in array.uses}
     if sum(ran.total for ran in moving) < of.floor:
         return
     written = {
         Value(here, use.path): array
         for array in arrays
         for use in array.writes
-        if (here := use.executions.op.instruction)
+        if (here := use.ran.op.instruction)
     }
 
     def stays(value: Value) -> bool:
@@ -73,7 +73,7 @@ def _cause(of: StepProgram, converts: list[Instruction], arrays: list[StepArray]
     convert, join, is_implicit = next(
         (found for found in map(joined, converts) if found[2]), joined(converts[0])
     )
-    ran = dict.fromkeys(use.executions for array in arrays for use in array.uses if use.n_bytes)
+    ran = dict.fromkeys(use.ran for array in arrays for use in array.uses if use.n_bytes)
     in_hbm = [array for array in arrays if array.moved]
     source = Value(convert.operands[0]).array
     shape = source.text if source else ""

@@ -88,7 +88,7 @@ class Peers(NamedTuple):
     def waits_of(self, transfers: Iterable[Transfer]) -> Waits:
         waits = Waits()
         for transfer in transfers:
-            of_op = self.of_ops.get(transfer.executions.metadata_id)
+            of_op = self.of_ops.get(transfer.ran.metadata_id)
             if of_op is None:
                 # A transfer to or from the host has no peers.
                 waits.n_unmatched += transfer.n
@@ -110,8 +110,8 @@ class Peers(NamedTuple):
         """
         found = []
         for entry in ledger:
-            waiting = self.time_waiting_in([entry.executions.metadata_id])
-            found.append(avoidable(entry.executions.without(waiting)) if waiting else entry)
+            waiting = self.time_waiting_in([entry.ran.metadata_id])
+            found.append(avoidable(entry.ran.without(waiting)) if waiting else entry)
         return found
 
 
@@ -128,7 +128,7 @@ def _peers_of(
 ) -> tuple[Peers, list[str]]:
     # The host is no peer.
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
-    places = {transfer.executions.metadata_id: transfer.op.place for transfer in transfers}
+    places = {transfer.ran.metadata_id: transfer.op.place for transfer in transfers}
     found, notes = read_peers(step, context, known)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
@@ -200,12 +200,12 @@ class _Members:
             return set(), False
         if is_permute and not who.groups:
             return set(), False
-        ran = {peer.name for peer in self._peers.values() if op.program_id in peer.programs}
+        names = {peer.name for peer in self._peers.values() if op.program_id in peer.programs}
         # The groups of a permute, and those that list replicas, can omit devices of the program.
         n_devices = sum(map(len, who.groups or ()))
         if op.program:
             n_devices = max(n_devices, op.program.n_devices or 0)
-        has_all = 0 < n_devices <= len(ran)
+        has_all = 0 < n_devices <= len(names)
         devices_at = self._places(op)
         own = next((i for i, name in devices_at.items() if name == self._device.plane.name), None)
         if own is not None and who.groups and (is_permute or len(who.groups) > 1):
@@ -213,7 +213,7 @@ class _Members:
             if all(place in devices_at for place in group):
                 return {devices_at[place] for place in group}, True
             has_all = False
-        return (ran, has_all) if who.is_even else (set(), False)
+        return (names, has_all) if who.is_even else (set(), False)
 
     def _places(self, op: Op) -> dict[int, str]:
         """Map positions in the program's device assignment to the devices in the file.

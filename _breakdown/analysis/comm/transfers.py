@@ -35,7 +35,7 @@ class Starts:
     def __init__(self, step: Step) -> None:
         self._device = step.device
         self._found: dict[Place, Op] = {}
-        self._add(executions.op for executions in step.leaves)
+        self._add(ran.op for ran in step.leaves)
 
     def _add(self, ops: Iterable[Op]) -> None:
         for op in ops:
@@ -92,9 +92,9 @@ class Transfer:
     """An op that communicates, or waits for communication. An op that starts communication of which
     the step does not contain the end is a transfer without executions."""
 
-    def __init__(self, executions: Executions, starts: Starts) -> None:
-        op = self.op = executions.op
-        self.executions = executions
+    def __init__(self, ran: Executions, starts: Starts) -> None:
+        op = self.op = ran.op
+        self.ran = ran
         # Program and name of the op, or of its start op if the op is a wait. `transfers_of` adds
         # the paired executions.
         self.place, start = starts.of(op) if op.is_wait else (op.place, None)
@@ -113,20 +113,20 @@ class Transfer:
 
     @property
     def n(self) -> int:
-        return 0 if self.is_begun_only else self.executions.n
+        return 0 if self.is_begun_only else self.ran.n
 
     @property
     def total(self) -> int:
         """Return the time of the core, which includes the starts."""
-        return self.executions.total + self.begun
+        return self.ran.total + self.begun
 
     @property
     def begun(self) -> int:
-        return sum(executions.total for executions in self.begins)
+        return sum(ran.total for ran in self.begins)
 
     @property
     def wait(self) -> int:
-        return self.executions.total if self.op.is_wait else 0
+        return self.ran.total if self.op.is_wait else 0
 
     @cached_property
     def engine(self) -> Literal["core", "sparse_core"]:
@@ -178,9 +178,7 @@ def transfers_of(step: Step) -> list[Transfer]:
     """Return all transfers of the step, in order of appearance; those that only start in the step
     come last."""
     transfers, others = step.once(transfers_in, lambda: _transfers_in(step))
-    waits = {
-        transfer.executions.metadata_id: transfer for transfer in transfers if transfer.op.is_wait
-    }
+    waits = {transfer.ran.metadata_id: transfer for transfer in transfers if transfer.op.is_wait}
     flights = flights_in(step, {metadata_id: wait.place for metadata_id, wait in waits.items()})
     for metadata_id, wait in waits.items():
         wait.flights = flights[metadata_id]
@@ -198,11 +196,7 @@ def flights_in(step: Step, waits: Mapping[int, Place]) -> dict[int, Flights]:
     return flights_of(
         step.admitted.pieces,
         step.clock,
-        {
-            executions.metadata_id: executions.op.place
-            for executions in step.leaves
-            if executions.op.begins
-        },
+        {ran.metadata_id: ran.op.place for ran in step.leaves if ran.op.begins},
         waits,
         [program.end for program in programs],
     )

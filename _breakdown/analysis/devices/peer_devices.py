@@ -146,11 +146,7 @@ def peer_of(step: Step) -> PeerDevice:
     # Import late, because the module requires protobuf, which may be missing.
     from _proto.trace.trace import global_core_id
 
-    places = {
-        executions.metadata_id: executions.op.place
-        for executions in step.leaves
-        if part_of(executions.op) == "comm"
-    }
+    places = {ran.metadata_id: ran.op.place for ran in step.leaves if part_of(ran.op) == "comm"}
     return PeerDevice(
         step.device.plane.name,
         global_core_id(step.device.stats),
@@ -194,10 +190,10 @@ def step_sums(step: Step) -> StepSums:
     """Add up the times of a step, as mode `spread` does from a record."""
     parts = {"comm": 0, "host": 0, None: 0}
     wait = 0
-    for executions in step.leaves:
-        op = executions.op
-        parts[part_of(op)] += executions.total
-        wait += executions.total if op.is_wait else 0
+    for ran in step.leaves:
+        op = ran.op
+        parts[part_of(op)] += ran.total
+        wait += ran.total if op.is_wait else 0
     barrier = step.idle_during(barriers_of(step.device))
     return StepSums(step.duration, step.timeline.busy, parts["comm"], parts["host"], wait, barrier)
 
@@ -205,7 +201,7 @@ def step_sums(step: Step) -> StepSums:
 def lines_of(step: Step) -> dict[str, int]:
     """Return the time of each source line, excluding communication."""
     lines: Counter[str] = Counter()
-    for executions in step.leaves:
-        if executions.op.kind != COMM and executions.op.source_user:
-            lines[executions.op.source_user] += executions.total
+    for ran in step.leaves:
+        if ran.op.kind != COMM and ran.op.source_user:
+            lines[ran.op.source_user] += ran.total
     return lines

@@ -69,7 +69,7 @@ class Surroundings:
 
     def _find_neighbours(self) -> None:
         step = self._step
-        leaves = {leaf.metadata_id: leaf.op for leaf in step.leaves}
+        leaves = {ran.metadata_id: ran.op for ran in step.leaves}
         starts_of_gaps, ends_of_gaps = self._preceding.keys(), self._following.keys()
         for piece in step.admitted.pieces:
             starts, durations, metadata_ids = columns_of(piece, step.clock)

@@ -45,7 +45,7 @@ class Details:
 
     def fields(self, kernel: Group, longest: int, top: int) -> Json:
         """Return the fields of a kernel; `longest` is the metadata id of its costliest op."""
-        regions = self._inside.of(executions.metadata_id for executions in kernel.members)
+        regions = self._inside.of(ran.metadata_id for ran in kernel.members)
         found = self._lines.fields(kernel, longest, top) if self._lines else None
         return {
             **self._region_fields(regions, kernel.total, longest),

@@ -166,7 +166,7 @@ class Execution:
 def kernel_executions(step: Step) -> list[Execution]:
     """Return the executions of kernels, sorted by start; ties are sorted by duration, longest
     first."""
-    kernels = {entry.metadata_id for entry in step.leaves if entry.op.kernel}
+    kernels = {ran.metadata_id for ran in step.leaves if ran.op.kernel}
     events = events_of(step.admitted.pieces, step.clock, kernels) if kernels else ()
     return [Execution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))]
 
@@ -195,7 +195,7 @@ def region_events(step: Step) -> Iterator[Event]:
 
 def inside_kernels(step: Step) -> Inside:
     """Read the regions of the step's kernels."""
-    if not any(entry.op.kernel for entry in step.leaves):
+    if not any(ran.op.kernel for ran in step.leaves):
         # Without kernels, skip the line with the regions: it can have as many events as the step
         # itself.
         return Inside({}, 0, 0)

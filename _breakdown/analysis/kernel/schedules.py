@@ -30,7 +30,7 @@ NULL = "fields that depend on it are null"
 def spans_of_schedules(device: Device, kernels: Sequence[Group]) -> Spans:
     """Return where the file has schedules of kernels, by the names of program and op. A schedule
     names its program but not its id, so equal names cannot be told apart."""
-    ops = {op_name(executions.op) for kernel in kernels for executions in kernel.members}
+    ops = {op_name(ran.op) for kernel in kernels for ran in kernel.members}
     spans: dict[tuple[str, str], list[Span]] = {}
     for plane in device.trace.program_planes(device.plane.name) if kernels else ():
         of_plane: dict[tuple[str, str], list[Span]] = {}
@@ -58,10 +58,10 @@ def schedules_of(
 
     found: dict[int, Schedule] = {}
     n_bytes = 0
-    members = [executions for group in kernels for executions in group.members]
+    members = [ran for group in kernels for ran in group.members]
     # The number of bytes is limited, so begin with the costliest op.
-    for executions in sorted(members, key=lambda executions: -executions.total):
-        name, program_id = op_name(executions.op), executions.op.program_id
+    for ran in sorted(members, key=lambda ran: -ran.total):
+        name, program_id = op_name(ran.op), ran.op.program_id
         program = None if program_id is None else device.programs.names.get(program_id)
         same = [
             span
@@ -82,7 +82,7 @@ def schedules_of(
             context.warn(f"the schedule of {name} is left out, to save time; {NULL}")
             continue
         try:
-            found[executions.metadata_id] = Schedule(device.trace.read(start, end - start))
+            found[ran.metadata_id] = Schedule(device.trace.read(start, end - start))
         except Damage as damage:
             context.warn(f"the schedule of {name} can't be read: {damage.what}; {NULL}")
     return found

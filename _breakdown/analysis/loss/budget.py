@@ -92,7 +92,7 @@ class Budget(NamedTuple):
             (
                 min(Fraction(entry.total), entry.t_compute)
                 for entry in self.ledger
-                if entry.t_compute and counts_for_lower_bound(entry) and counts(entry.executions.op)
+                if entry.t_compute and counts_for_lower_bound(entry) and counts(entry.ran.op)
             ),
             Fraction(0),
         )
@@ -118,7 +118,7 @@ class Budget(NamedTuple):
             "at_roof_ps": at_roof_of(entries) if is_known else None,
             "lost_ps": sum(entry.lost or 0 for entry in entries) if is_known else None,
             "hideable_ps": hideable.time_of(name, entries),
-            "n_executions": sum(entry.executions.n for entry in entries),
+            "n_executions": sum(entry.ran.n for entry in entries),
         }
 
     def row(self, name: str, duration: int) -> Json:
@@ -134,10 +134,10 @@ class Budget(NamedTuple):
 
     def notes(self) -> list[str]:
         """Return a note about ops that are faster than their roof, if there are any."""
-        over = sorted(self.over_roof, key=lambda entry: (-entry.total, entry.executions.op.agg_key))
+        over = sorted(self.over_roof, key=lambda entry: (-entry.total, entry.ran.op.agg_key))
         if not over:
             return []
-        ops = [entry.executions.op for entry in over]
+        ops = [entry.ran.op for entry in over]
         total = sum(entry.total for entry in over)
         return [
             over_roof_note(

@@ -44,7 +44,7 @@ class Finding:
         self.likely = likely
         self.layers = layers
         self.name, self.kernel = entries[0].name, entries[0].kernel
-        self.group = Group([entry.executions for entry in entries])
+        self.group = Group([entry.ran for entry in entries])
         self.at_roof = sum_known((1, entry.at_roof) for entry in entries)
         self.lost = sum_known((1, entry.lost) for entry in entries)
         self.weight = sum(entry.weight for entry in entries)
@@ -126,7 +126,7 @@ def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
     attributed to its likely line."""
     by_line: dict[Any, list[tuple[Entry, SourceIs | None]]] = {}
     for entry in ledger:
-        op = entry.executions.op
+        op = entry.ran.op
         likely = line_of(op)
         # Ops without a line are named by their key, so that a name means the same in all modes.
         key = op.agg_key if op.source_stack or not likely.line else None
@@ -200,7 +200,7 @@ class FindingRows(NamedTuple):
         }
 
     def kernel(self, finding: Finding) -> Json:
-        op = finding.costliest.executions.op
+        op = finding.costliest.ran.op
         config = op.instruction.config if op.instruction else None
         return {
             **self.common_fields(finding),
@@ -213,7 +213,7 @@ class FindingRows(NamedTuple):
         """Return whether most of the time is waiting for late devices."""
         if not self.peers:
             return False
-        ids = [executions.metadata_id for executions in group.members]
+        ids = [ran.metadata_id for ran in group.members]
         return 2 * self.peers.time_waiting_in(ids) > group.total
 
     def common_fields(self, finding: Finding) -> Json:
@@ -222,7 +222,7 @@ class FindingRows(NamedTuple):
             **likely_fields(finding.likely),
             "loop": self.loops.row(group.members),
             **scope_fields(group.members, finding.layers),
-            "hlo_op": finding.costliest.executions.op.name,
+            "hlo_op": finding.costliest.ran.op.name,
             "shape": finding.shape,
             "agg_key": group.op.agg_key,
             "dur_ps": group.total,

@@ -55,7 +55,7 @@ def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
         **likely_fields(worst.likely),
         **scope_fields([ran for finding in line for ran in finding.group.members], worst.layers),
         "agg_key": worst.group.op.agg_key,
-        "hlo_op": worst.costliest.executions.op.name,
+        "hlo_op": worst.costliest.ran.op.name,
         "lost_ps": lost,
         "lost_pct": percent(lost, facts.step.duration),
         **roofs_missed(worst.entries),
@@ -68,7 +68,7 @@ def largest_line(
     """Return the line without a known cause that loses the most time, and that time without what
     known causes gain there. Time in which the device waits for a late one does not count, because
     `slow_device` explains it."""
-    lost_by_op = {entry.executions.metadata_id: entry.lost or 0 for entry in facts.ledger}
+    lost_by_op = {entry.ran.metadata_id: entry.lost or 0 for entry in facts.ledger}
     affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
 
     def lost_in(line: Line) -> int:

@@ -89,7 +89,7 @@ _PASSING = ("bitcast", "get-tuple-element")
 
 def kind_of(entry: Entry) -> str | None:
     """Return the kind of an op for which advice is known, or None."""
-    op = entry.executions.op
+    op = entry.ran.op
     if entry.name == COLLECTIVE:
         return _kind_of_collective(op)
     if entry.name == HOST:
@@ -139,7 +139,7 @@ def _kind_of_host_transfer(op: Op) -> str:
 
 
 def _kind_of_matmul(entry: Entry) -> str | None:
-    op, cost = entry.executions.op, entry.cost
+    op, cost = entry.ran.op, entry.cost
     if entry.name == COMPUTE_BOUND and cost and cost.precision.dtype == "fp32":
         return FP32
     if _primitive(op).startswith("conv"):
@@ -241,7 +241,7 @@ def _adds_dimension(op: Op) -> bool:
 
 
 def _kind_of_math(entry: Entry, opcodes: frozenset[str]) -> str | None:
-    op = entry.executions.op
+    op = entry.ran.op
     if _SHRINKING * _largest(op.outputs) <= _n_reduced(op):
         return None if _is_next_to_kernel(op) else REDUCE
     if entry.t_memory is not None and _VECTOR_TIMES * entry.t_memory < entry.total:

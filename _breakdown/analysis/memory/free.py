@@ -54,7 +54,7 @@ def sizes_after(changes: Iterable[Change], arrays: StepArrays) -> dict[Value, fl
     unwritten = (
         array.value
         for array in touched
-        if array.writes and removed.issuperset(use.executions for use in array.writes)
+        if array.writes and removed.issuperset(use.ran for use in array.writes)
     )
     resized = {change.array: change.factor for change in changes if isinstance(change, Resize)}
     return {**resized, **dict.fromkeys(unwritten, 0)}

@@ -17,7 +17,7 @@ def times_by_class(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, 
     """Sum the ops' time by key and class."""
     found: dict[K, Times] = {}
     for entry in entries:
-        times = found.setdefault(key(entry.executions.op), {})
+        times = found.setdefault(key(entry.ran.op), {})
         times[entry.name] = times.get(entry.name, 0) + entry.total
     return found
 
@@ -35,7 +35,7 @@ def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any
     """Return each scope's time by class, including inner scopes."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
     of_scope = times_by_class(
-        (entry for entry in ledger if entry.executions.op.scope),
+        (entry for entry in ledger if entry.ran.op.scope),
         lambda op: op.scope.parts if op.scope else (),
     )
     for parts, times in of_scope.items():

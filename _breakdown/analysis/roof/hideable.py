@@ -21,7 +21,7 @@ HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 def is_synchronous(entry: Entry) -> bool:
     """Return whether an entry is a collective that the core runs itself, instead of waiting for
     it."""
-    op = entry.executions.op
+    op = entry.ran.op
     return entry.name == COLLECTIVE and not only_starts(op) and not op.is_wait
 
 
@@ -29,8 +29,8 @@ class Hideable:
     """Computes the hideable time of ledger entries."""
 
     def __init__(self, ledger: Sequence[Entry]) -> None:
-        self._total_of = {entry.executions.metadata_id: entry.total for entry in ledger}
-        math = [entry for entry in ledger if entry.executions.op.kind == COMPUTE]
+        self._total_of = {entry.ran.metadata_id: entry.total for entry in ledger}
+        math = [entry for entry in ledger if entry.ran.op.kind == COMPUTE]
         self._math_time = sum(entry.total for entry in math)
         self._time_of_class = summed((entry.name, entry.total) for entry in ledger)
         self._synchronous = self._times_of_synchronous(ledger, math)
@@ -42,12 +42,12 @@ class Hideable:
         it, if this is less than the collective itself takes, or else to a longer time."""
         found: dict[Computation, dict[Instruction, int]] = {}
         for entry in filter(is_synchronous, ledger):
-            if moved := entry.executions.op.instruction:
+            if moved := entry.ran.op.instruction:
                 longest = found.setdefault(moved.computation, {})
                 longest[moved] = max(entry.total, longest.get(moved, 0))
         times: MathTimes = {computation: {} for computation in found}
         for entry in math if found else ():
-            instruction = entry.executions.op.instruction
+            instruction = entry.ran.op.instruction
             if instruction and instruction.computation in times:
                 of_computation = times[instruction.computation]
                 of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
@@ -72,11 +72,11 @@ class Hideable:
             return None
         hidden = asynchronous = 0
         for entry in entries:
-            total = self._total_of[entry.executions.metadata_id]
+            total = self._total_of[entry.ran.metadata_id]
             if not is_synchronous(entry):
                 asynchronous += total
                 continue
-            op: Op = entry.executions.op
+            op: Op = entry.ran.op
             if op.instruction is None:
                 return None
             hidden += min(total, self._synchronous[op.instruction])

@@ -27,9 +27,9 @@ class GroupPart:
         self.entries = entries
         # Time of the source group's opaque ops, for the part with ops of known cost.
         self.opaque_time = opaque_time
-        self.group = Group([entry.executions for entry in entries])
+        self.group = Group([entry.ran for entry in entries])
         # Executions, each with the cost of one of them.
-        self._costs = [(entry.executions, entry.cost) for entry in entries if entry.cost]
+        self._costs = [(entry.ran, entry.cost) for entry in entries if entry.cost]
         self.source = most((cost.source, ran.total) for ran, cost in self._costs)
         # Kernels of known cost and their times, costliest first.
         self.kernels = sorted(
@@ -79,10 +79,10 @@ class GroupPart:
 
 def parts_of(ledger: Iterable[Entry]) -> list[GroupPart]:
     """Split source groups of math into ops of known cost and opaque ops."""
-    math = grouped((entry.executions.op.agg_key, entry) for entry in ledger if entry.cost)
+    math = grouped((entry.ran.op.agg_key, entry) for entry in ledger if entry.cost)
     parts = []
     for of_source in math.values():
-        op = of_source[0].executions.op
+        op = of_source[0].ran.op
         opaque = [entry for entry in of_source if entry.cost and entry.cost.source == OPAQUE]
         known = [entry for entry in of_source if entry.cost and entry.cost.source != OPAQUE]
         if known:

@@ -40,7 +40,7 @@ NO_TIME = Fraction(0)
 class Entry(NamedTuple):
     """The executions of an op, the least time that the chip needs for them, and the time lost."""
 
-    executions: Executions
+    ran: Executions
     name: OpClass
     # Cost of the op; None if the op is not compute.
     cost: Cost | None
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
 
     @property
     def total(self) -> int:
-        return self.executions.total
+        return self.ran.total
 
     @property
     def weight(self) -> int:
@@ -69,28 +69,26 @@ class Entry(NamedTuple):
     @property
     def kernel(self) -> str | None:
         if self.name == KERNEL:
-            return self.executions.op.kernel
+            return self.ran.op.kernel
         return self.cost.kernel if self.cost else None
 
 
 def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
     """Return the entries of all ops. Several modes of a page ask for the same ones."""
     key = ledger_of, tuple(roofs.flops.items()), roofs.hbm, tuple(by_user.items())
-    return step.once(
-        key, lambda: [entry_of(executions, roofs, by_user) for executions in step.leaves]
-    )
+    return step.once(key, lambda: [entry_of(ran, roofs, by_user) for ran in step.leaves])
 
 
-def entry_of(executions: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
-    if executions.op.kind == COMPUTE:
-        return judged(executions, cost_of(executions.op, by_user), roofs)
-    return avoidable(executions)
+def entry_of(ran: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
+    if ran.op.kind == COMPUTE:
+        return judged(ran, cost_of(ran.op, by_user), roofs)
+    return avoidable(ran)
 
 
-def avoidable(executions: Executions) -> Entry:
+def avoidable(ran: Executions) -> Entry:
     """Return the entry of an op that is not compute. Its roof is 0, because such an op could be
     hidden or avoided."""
-    op = executions.op
+    op = ran.op
     name: OpClass
     if (op.kind == COMM or op.is_wait) and op.waits_for == HOST:
         name = HOST
@@ -98,13 +96,13 @@ def avoidable(executions: Executions) -> Entry:
         name = COLLECTIVE
     else:
         name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
-    return Entry(executions, name, None, 0, executions.total, True, False, NO_TIME, None)
+    return Entry(ran, name, None, 0, ran.total, True, False, NO_TIME, None)
 
 
-def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
+def judged(ran: Executions, cost: Cost, roofs: Roofs) -> Entry:
     """Compare a compute op with its roof: the time that its flops or its bytes need, whichever is
     longer. An unknown time counts as zero."""
-    n, total = executions.n, executions.total
+    n, total = ran.n, ran.total
     n_bytes = cost.moved_bytes
     of_flops = roofs.t_compute(cost.flops and n * cost.flops, cost.precision.dtype)
     of_bytes = roofs.t_memory(n_bytes and n * n_bytes)
@@ -113,18 +111,18 @@ def judged(executions: Executions, cost: Cost, roofs: Roofs) -> Entry:
     times = t_compute, None if of_bytes is None else t_memory
     # Times are rounded, so tolerate a deviation of 1 %.
     is_over_roof = roof > total > 0 and 100 * roof > 101 * total
-    is_opaque = cost.source == OPAQUE and executions.op.kernel is not None
-    is_false_claim = is_over_roof and (executions.op.kernel or cost.source != XLA)
+    is_opaque = cost.source == OPAQUE and ran.op.kernel is not None
+    is_false_claim = is_over_roof and (ran.op.kernel or cost.source != XLA)
     name: OpClass
     if is_opaque or is_false_claim or not roof:
-        is_kernel = executions.op.kernel and (is_opaque or is_false_claim)
+        is_kernel = ran.op.kernel and (is_opaque or is_false_claim)
         name = KERNEL if is_kernel else UNJUDGED
-        return Entry(executions, name, cost, None, None, False, bool(is_false_claim), *times)
+        return Entry(ran, name, cost, None, None, False, bool(is_false_claim), *times)
     at_roof = min(total, round(roof))
     name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (of_flops, of_bytes)
     lost = total - at_roof
-    return Entry(executions, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
+    return Entry(ran, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
 
 
 def is_declared(entry: Entry) -> bool:

@@ -24,7 +24,7 @@ def limit_of(entries: Iterable[Entry]) -> Limit | None:
         return None
     if 2 * _roof(entry) >= entry.total:
         return "mxu" if entry.t_compute >= (entry.t_memory or NO_TIME) else "hbm"
-    if entry.total < _SHORT_PS * entry.executions.n:
+    if entry.total < _SHORT_PS * entry.ran.n:
         return "latency"
     return "neither" if entry.is_certain else None
 

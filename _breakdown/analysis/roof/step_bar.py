@@ -58,7 +58,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
     # For each bin, the op with the longest execution within the bin, and the time of the execution.
     longest: list[int | None] = [None] * bins.n
     most = [0] * bins.n
-    containers = {executions.metadata_id for executions in step.containers}
+    containers = {ran.metadata_id for ran in step.containers}
     # Remember the bin of the last span: in a long step, most ops are in the same bin as the
     # preceding op. Adding such an op is three times as fast without a search for its bin.
     left = right = place = 0
@@ -82,7 +82,7 @@ def strip_of(step: Step, class_of: Mapping[int, str]) -> Strip:
             idle[place] += time
     named = list(dict.fromkeys(who for who in longest if who is not None))
     index_of = {who: i for i, who in enumerate(named)}
-    ops = {executions.metadata_id: executions.op for executions in step.leaves}
+    ops = {ran.metadata_id: ran.op for ran in step.leaves}
     return Strip(
         bins.n,
         {name: row for name, row in rows.items() if any(row)},

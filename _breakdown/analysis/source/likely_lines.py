@@ -138,13 +138,11 @@ def find_likely_line_of(
 def likely_groups(group: Group) -> list[LikelyGroup]:
     """Split a group by likely line. Parts are sorted by time, longest first; ops without a line
     come last."""
-    found = {id(executions.op): line_of(executions.op) for executions in group.members}
+    found = {id(ran.op): line_of(ran.op) for ran in group.members}
     by_line = group_by(group.members, lambda op: found[id(op)][:2])
     parts = []
     for (line, line_user), of_line in by_line.items():
-        how = most(
-            (found[id(executions.op)].how, executions.total) for executions in of_line.members
-        )
+        how = most((found[id(ran.op)].how, ran.total) for ran in of_line.members)
         parts.append(LikelyGroup(LikelyLine(line, line_user, how), of_line))
     return sorted(parts, key=rank_of)
 

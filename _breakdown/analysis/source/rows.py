@@ -47,7 +47,7 @@ def op_name(op: Op) -> str:
 def duration_fields(group: Group) -> Json:
     return {
         "total_dur_ps": group.total,
-        "min_dur_ps": min(executions.shortest for executions in group.members),
+        "min_dur_ps": min(ran.shortest for ran in group.members),
         "max_dur_ps": group.longest.longest,
         "avg_dur_ps": round(group.total / group.n),
     }
@@ -155,7 +155,7 @@ def overflow_row(parts: Sequence[Group]) -> Json:
 def likely_rows(group: Group) -> list[Json] | None:
     """Return the likely lines of a group without a stack; None if the group has a stack or no
     program."""
-    if group.op.source_stack or not any(executions.op.program for executions in group.members):
+    if group.op.source_stack or not any(ran.op.program for ran in group.members):
         return None
     return line_rows(likely_groups(group))
 
@@ -164,7 +164,7 @@ def line_rows(parts: Sequence[LikelyGroup]) -> list[Json]:
     """Return the longest lines; the last row sums the rest and the time without a line."""
     shown = [part for part in parts[:N_LIKELY] if part.likely.line]
     omitted = parts[len(shown) :]
-    rest = Group([executions for part in omitted for executions in part.group.members])
+    rest = Group([ran for part in omitted for ran in part.group.members])
     if rest.members:
         shown.append(LikelyGroup(NO_LINE, rest))
     return [
@@ -191,7 +191,7 @@ def tail_row(omitted: Sequence[Group]) -> Json:
 
 def left_out(step: Step, listed: Iterable[Executions]) -> Json:
     """Return the time of the ops that a mode does not list, for each kind except compute."""
-    times = summed((executions.op.kind, executions.total) for executions in listed)
+    times = summed((ran.op.kind, ran.total) for ran in listed)
     return {
         kind: step.by_kind[kind].total - times.get(kind, 0) for kind in KINDS if kind != COMPUTE
     }

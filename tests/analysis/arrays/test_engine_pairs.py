@@ -54,18 +54,18 @@ def shapes_of(capture: str) -> set[str]:
 
 
 def chosen(step: Step, is_wanted: Callable[[Executions], object]) -> set[Executions]:
-    return {entry for entry in step.leaves if is_wanted(entry)}
+    return {ran for ran in step.leaves if is_wanted(ran)}
 
 
-def file_line(entry: Executions) -> str:
-    likely = line_of(entry.op)
+def file_line(ran: Executions) -> str:
+    likely = line_of(ran.op)
     return (likely.line_user or likely.line or "").rpartition("/")[2]
 
 
 def log_probabilities(step: Step, arrays: StepArrays) -> list[Change]:
     """Leave out the log-probabilities, and the gradient of the gather that reads them."""
     left_out = [a.value for a in arrays if a.shape.text == "f32[4,2048,32768]"]
-    gradient = chosen(step, lambda entry: entry.op.name == "select_reduce_fusion")
+    gradient = chosen(step, lambda ran: ran.op.name == "select_reduce_fusion")
     return [*(Resize(value, 0) for value in left_out), Remove(gradient)]
 
 
@@ -74,9 +74,8 @@ def constraint(step: Step, _: StepArrays) -> list[Change]:
     lines = "attention.py:15", "attention.py:34"
     moves = chosen(
         step,
-        lambda entry: (
-            "all-to-all" in entry.op.name
-            or (entry.op.kind == DATA_MOVE and file_line(entry) in lines)
+        lambda ran: (
+            "all-to-all" in ran.op.name or (ran.op.kind == DATA_MOVE and file_line(ran) in lines)
         ),
     )
     return [Remove(moves)]
@@ -97,17 +96,15 @@ def widened(_: Step, arrays: StepArrays) -> list[Change]:
 
 def one_hot(step: Step, _: StepArrays) -> list[Change]:
     """Remove the one-hot array, and look up and scatter at the speed of the repaired step."""
-    made = chosen(step, lambda entry: entry.op.name in ("fusion.272", "fusion.268"))
-    (lookup,) = chosen(step, lambda entry: entry.op.name == "fusion.144")
-    (scatter,) = chosen(step, lambda entry: entry.op.name == "fusion.158")
+    made = chosen(step, lambda ran: ran.op.name in ("fusion.272", "fusion.268"))
+    (lookup,) = chosen(step, lambda ran: ran.op.name == "fusion.144")
+    (scatter,) = chosen(step, lambda ran: ran.op.name == "fusion.158")
     return [Remove(made), Retime(lookup, MS * 12 // 100), Retime(scatter, MS * 5 // 100)]
 
 
 def reduced_once(step: Step, _: StepArrays) -> list[Change]:
     """Reduce the gradients once, and not in each of four micro-batches."""
-    reductions = chosen(
-        step, lambda entry: entry.op.kind == COMM and file_line(entry) == "step.py:13"
-    )
+    reductions = chosen(step, lambda ran: ran.op.kind == COMM and file_line(ran) == "step.py:13")
     return [Once(reductions, 4)]
 
 
@@ -115,9 +112,9 @@ def inner_checkpoint(step: Step, _: StepArrays) -> list[Change]:
     """Remove what only the checkpoint inside a checkpoint recomputes, and its communication."""
     again = chosen(
         step,
-        lambda entry: (
-            entry.op.phase == "recompute"
-            and (entry.op.kind == COMM or (entry.op.path or "").count("checkpoint") == 2)
+        lambda ran: (
+            ran.op.phase == "recompute"
+            and (ran.op.kind == COMM or (ran.op.path or "").count("checkpoint") == 2)
         ),
     )
     return [Remove(again)]
@@ -126,8 +123,8 @@ def inner_checkpoint(step: Step, _: StepArrays) -> list[Change]:
 def second_pass(step: Step, _: StepArrays) -> list[Change]:
     """Remove the reductions that read activations once more, without a matmul."""
 
-    def is_reduction(entry: Executions) -> bool:
-        here, op = entry.op.instruction, entry.op
+    def is_reduction(ran: Executions) -> bool:
+        here, op = ran.op.instruction, ran.op
         arrays = here.arrays if here else None
         if here is None or op.kind != COMPUTE or op.phase not in ("forward", "backward"):
             return False
@@ -139,7 +136,7 @@ def second_pass(step: Step, _: StepArrays) -> list[Change]:
 
 def slow_kernels(step: Step, _: StepArrays) -> list[Change]:
     """Let the kernels of the slow device take as long as those of the others."""
-    return [Retime(entry, entry.total / 1.3) for entry in step.leaves if entry.op.kernel]
+    return [Retime(ran, ran.total / 1.3) for ran in step.leaves if ran.op.kernel]
 
 
 # For each capture: the true gain in ms, and the edits that repair it.

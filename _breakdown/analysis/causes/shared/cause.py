@@ -94,9 +94,9 @@ class StepFacts:
     def explained_by(self, *names: str, confidence: Confidence | None = None) -> set[int]:
         """Return the ids of the executions that are evidence for causes of other rules."""
         return {
-            id(executions)
+            id(ran)
             for name in names
             for cause in self.found[name]
             if confidence in (None, cause.confidence)
-            for executions in cause.executions
+            for ran in cause.executions
         }

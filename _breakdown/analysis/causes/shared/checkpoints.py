@@ -25,7 +25,7 @@ class Recomputed(NamedTuple):
     """The executions of a recomputed op, the parts of its path, and the indices of the parts that
     are checkpoints."""
 
-    executions: Executions
+    ran: Executions
     parts: tuple[str, ...]
     checkpoints: tuple[int, ...]
 
@@ -44,16 +44,16 @@ class Recomputed(NamedTuple):
 
 
 def recomputed_in(step: Step) -> list[Recomputed]:
-    return [_recomputed(run) for run in step.leaves if run.op.phase == "recompute"]
+    return [_recomputed(ran) for ran in step.leaves if ran.op.phase == "recompute"]
 
 
-def _recomputed(executions: Executions) -> Recomputed:
-    parts = parts_of(executions.op)
+def _recomputed(ran: Executions) -> Recomputed:
+    parts = parts_of(ran.op)
     if REPEATED_PART not in parts:
-        return Recomputed(executions, parts, ())
+        return Recomputed(ran, parts, ())
     last = len(parts) - 1 - parts[::-1].index(REPEATED_PART)
     places = tuple(i for i, part in enumerate(parts[:last]) if part in _CHECKPOINTS)
-    return Recomputed(executions, parts, places)
+    return Recomputed(ran, parts, places)
 
 
 def parts_of(op: Op) -> tuple[str, ...]:
@@ -67,13 +67,13 @@ def multiplies(op: Op) -> bool:
 def common_place_of(members: Sequence[Executions]) -> Place:
     """Return the innermost line of the user's own code that all stacks share. If the stacks contain
     the shared lines in different orders, use the stack of the op that takes the most time."""
-    stacks = [executions for executions in members if executions.op.stack]
+    stacks = [ran for ran in members if ran.op.stack]
     if not stacks:
         return place_of_longest(members)
-    longest = max(stacks, key=lambda executions: executions.total)
+    longest = max(stacks, key=lambda ran: ran.total)
     common = set(map(frames.line_of, _frames(longest.op)))
-    for executions in stacks:
-        common &= set(map(frames.line_of, _frames(executions.op)))
+    for ran in stacks:
+        common &= set(map(frames.line_of, _frames(ran.op)))
     own = [f for f in _frames(longest.op) if frames.line_of(f) in common]
     line = frames.innermost_own(own, longest.op.is_own)
     if line is None:

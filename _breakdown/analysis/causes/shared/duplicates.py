@@ -69,7 +69,7 @@ class Duplicates:
         """Group the ops that share arrays."""
         group_of: dict[Executions, list[Executions]] = {ran: [ran] for ran in self.n_of}
         for array in dict.fromkeys(array for ran in self.n_of for array, _ in self._uses(ran)):
-            first, *others = (r for use in array.uses if (r := use.executions) in self.n_of)
+            first, *others = (r for use in array.uses if (r := use.ran) in self.n_of)
             for other in others:
                 small, large = sorted((group_of[first], group_of[other]), key=len)
                 if small is not large:
@@ -83,9 +83,7 @@ class Duplicates:
         for array, makers in self.inputs(members):
             for ran in makers:
                 is_gather = collective_name_of(ran.op) == "all-gather"
-                n = max(
-                    self.n_of[use.executions] for use in array.reads if use.executions in self.n_of
-                )
+                n = max(self.n_of[use.ran] for use in array.reads if use.ran in self.n_of)
                 # Devices exchange parts (all-to-all), or add up only their parts (reduce-scatter).
                 changes.append(Retime(ran, ran.total / (n if is_gather else 2)))
         return changes
@@ -96,7 +94,7 @@ class Duplicates:
             array: None for ran in members for array, use in self._uses(ran) if not use.is_write
         }
         for array in arrays:
-            makers = [use.executions for use in array.writes]
+            makers = [use.ran for use in array.writes]
             are_collectives = makers and all(collective_name_of(ran.op) for ran in makers)
             if are_collectives and _is_large(array) and not self._is_needed_whole(array):
                 yield array, makers
@@ -111,7 +109,7 @@ class Duplicates:
         for ran in to_do:
             for array in self._made_by([ran]):
                 if 2 * array.shape.n_elements >= n_elements:
-                    readers = (use.executions for use in array.reads)
+                    readers = (use.ran for use in array.reads)
                     new = [r for r in readers if r in self._n_alike and r not in found]
                     found.update(dict.fromkeys(new))
                     to_do += new
@@ -139,7 +137,7 @@ class Duplicates:
     def _is_shared(self, array: StepArray) -> bool:
         if array.is_parameter or not _is_large(array):
             return False
-        is_inner = all(use.executions in self.n_of for use in array.writes)
+        is_inner = all(use.ran in self.n_of for use in array.writes)
         return not is_inner and self._is_needed_whole(array)
 
     def _is_needed_whole(self, array: StepArray) -> bool:
@@ -147,14 +145,14 @@ class Duplicates:
         of one device."""
         if array.is_result:
             return True
-        n = min(self.n_of[use.executions] for use in array.uses if use.executions in self.n_of)
+        n = min(self.n_of[use.ran] for use in array.uses if use.ran in self.n_of)
         written = sum(use.n_bytes for use in array.writes) or array.shape.n_bytes or 0
         return any(
             4 * use.n_bytes * n > 5 * written
-            or _has(use.executions, _LOOKUP)
-            or (array.shape.memory_space != HBM and not _has(use.executions, _SLICE))
+            or _has(use.ran, _LOOKUP)
+            or (array.shape.memory_space != HBM and not _has(use.ran, _SLICE))
             for use in array.reads
-            if use.executions not in self.n_of
+            if use.ran not in self.n_of
         )
 
     def _time(self, ran: Executions) -> float:

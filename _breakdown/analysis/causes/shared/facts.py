@@ -53,7 +53,7 @@ def can_find(rule: Rule, facts: StepFacts) -> bool:
     not have it."""
     leaves = facts.step.leaves
     if rule.needs == PROGRAM:
-        return any(executions.op.program for executions in leaves)
+        return any(ran.op.program for ran in leaves)
     if rule.needs == DEVICES:
         return facts.step.picked is not None and len(tpus_of(facts.step.device)) > 1
     if rule.needs == PAUSES:

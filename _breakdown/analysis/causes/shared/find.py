@@ -123,10 +123,10 @@ def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
 
 def programs_of(facts: StepFacts) -> list[StepProgram]:
     """Return the programs of the step that take enough of its time."""
-    entries_of = grouped((entry.executions.op.program_id, entry) for entry in facts.ledger)
+    entries_of = grouped((entry.ran.op.program_id, entry) for entry in facts.ledger)
     programs = []
     for entries in entries_of.values():
-        program = entries[0].executions.op.program
+        program = entries[0].ran.op.program
         total = sum(entry.total for entry in entries)
         if program is not None and total * SMALLEST_PART >= facts.step.duration:
             programs.append(StepProgram(facts, program, entries))

@@ -49,7 +49,7 @@ def place_of(op: Op) -> Place:
 def place_of_longest(members: Sequence[Executions]) -> Place:
     """Return the place of the line with the most time; lines in the user's own files are
     preferred. If numbered layers run this line, the scope is that of all of them: `block_*/mlp`."""
-    times = summed((place_of(executions.op), executions.total) for executions in members)
+    times = summed((place_of(ran.op), ran.total) for ran in members)
     with_user = [place for place in times if place.source_user] or list(times)
     best = most((place.source_user, times[place]) for place in with_user)
     layers = grouped(
@@ -82,8 +82,8 @@ class Devices(NamedTuple):
     size: int
 
 
-def devices_of(executions: Executions) -> Devices:
-    who = executions.op.inside.who if executions.op.inside else None
+def devices_of(ran: Executions) -> Devices:
+    who = ran.op.inside.who if ran.op.inside else None
     return Devices(who.label if who else None, (who.size if who else None) or 0)
 
 
@@ -122,7 +122,7 @@ class StepProgram:
 
     @cached_property
     def leaves(self) -> list[Executions]:
-        return [entry.executions for entry in self.ledger]
+        return [entry.ran for entry in self.ledger]
 
     @cached_property
     def long_ops(self) -> list[Executions]:
@@ -139,20 +139,14 @@ class StepProgram:
         return any(ran.op.phase == "backward" for ran in self.leaves)
 
     @cached_property
-    def ran(self) -> dict[Instruction, Executions]:
+    def ran_of(self) -> dict[Instruction, Executions]:
         """Map instructions to their executions, excluding containers."""
-        return {
-            executions.op.instruction: executions
-            for executions in self.leaves
-            if executions.op.instruction
-        }
+        return {ran.op.instruction: ran for ran in self.leaves if ran.op.instruction}
 
     @cached_property
     def entry_of(self) -> dict[Instruction, Entry]:
         return {
-            entry.executions.op.instruction: entry
-            for entry in self.ledger
-            if entry.executions.op.instruction
+            entry.ran.op.instruction: entry for entry in self.ledger if entry.ran.op.instruction
         }
 
     @cached_property
@@ -162,7 +156,7 @@ class StepProgram:
         Programs list instructions in a different order. The position of a loop is the
         position of the first op inside it.
         """
-        order = {here: place for place, here in enumerate(self.ran)}
+        order = {here: place for place, here in enumerate(self.ran_of)}
         first = {here.computation: place for here, place in reversed(order.items())}
         for computation, place in sorted(first.items(), key=itemgetter(1)):
             for caller in callers(computation):
@@ -172,28 +166,28 @@ class StepProgram:
     @cached_property
     def _time_of_loop(self) -> dict[Instruction, int]:
         return {
-            executions.op.instruction: executions.total
-            for executions in self.step.containers
-            if executions.op.program is self.program and executions.op.instruction
+            ran.op.instruction: ran.total
+            for ran in self.step.containers
+            if ran.op.program is self.program and ran.op.instruction
         }
 
     def time_of(self, instruction: Instruction) -> int:
         """Return the time of an instruction; the time of a loop includes all ops inside it."""
-        executed = self.ran.get(instruction)
+        executed = self.ran_of.get(instruction)
         return executed.total if executed else self._time_of_loop.get(instruction, 0)
 
     @cached_property
     def n_of_loop(self) -> dict[Instruction, int]:
         """Map each container that ran, such as a `while`, to its number of executions."""
         return {
-            executions.op.instruction: executions.n
-            for executions in self.step.containers
-            if executions.op.program is self.program and executions.op.instruction
+            ran.op.instruction: ran.n
+            for ran in self.step.containers
+            if ran.op.program is self.program and ran.op.instruction
         }
 
     def n_of(self, instruction: Instruction) -> int:
         """Return the number of executions of an instruction or a loop."""
-        executed = self.ran.get(instruction)
+        executed = self.ran_of.get(instruction)
         return executed.n if executed else self.n_of_loop.get(instruction, 0)
 
     def trips(self, loop: Instruction) -> int | None:
@@ -215,8 +209,8 @@ class StepProgram:
             if here.opcode == WHILE:
                 return None
             for part in reversed(here.chain):
-                if part in self.ran:
-                    return self.ran[part]
+                if part in self.ran_of:
+                    return self.ran_of[part]
         return None
 
     def place_at(self, instruction: Instruction) -> Place:
@@ -229,28 +223,22 @@ class StepProgram:
     def collectives(self) -> list[Executions]:
         """Return the executions of all collectives that the core runs or waits for."""
         return [
-            executions
-            for executions in self.leaves
-            if is_exposed(executions.op)
-            and not only_starts(executions.op)
-            and collective_name_of(executions.op) is not None
+            ran
+            for ran in self.leaves
+            if is_exposed(ran.op)
+            and not only_starts(ran.op)
+            and collective_name_of(ran.op) is not None
         ]
 
     @cached_property
     def long_collectives(self) -> list[Executions]:
         """Return the collectives that take at least 1 / 20 of the smallest gain that is
         reported."""
-        return [
-            executions for executions in self.collectives if executions.total * 20 >= self.floor
-        ]
+        return [ran for ran in self.collectives if ran.total * 20 >= self.floor]
 
     @cached_property
     def collective_at(self) -> dict[Instruction, Executions]:
-        return {
-            executions.op.instruction: executions
-            for executions in self.collectives
-            if executions.op.instruction
-        }
+        return {ran.op.instruction: ran for ran in self.collectives if ran.op.instruction}
 
     @cached_property
     def links(self) -> Links:
