@@ -64,6 +64,8 @@ def context_of(profile: str) -> Context:
 def sampled(cases: Iterable[T], n: int, most: int | None = None) -> list[T]:
     """Return a fixed sample of `n` cases, or in a full run, all cases or a sample of `most`."""
     every = list(cases)
+    if not every:
+        raise AssertionError("there are no cases, so this test would check nothing")
     if FULL:
         n = len(every) if most is None else most
     if n >= len(every):
@@ -153,11 +155,13 @@ def shared_file(name: str, data: bytes) -> Path:
 
 
 def captures() -> list[Path]:
-    """Return all real captures, some of which are packed. Skip the test if there are none."""
+    """Return all real captures, some of which are packed. Skip the test if there is no folder."""
     folders = "profiles", "profiles/rebuilt", "corpus", "real-faults"
     paths = [path for name in folders for path in sorted((SHARED / name).glob("*.xplane.pb*"))]
-    if not paths:
+    if not SHARED.exists():
         raise unittest.SkipTest("needs the captures in the folder `shared` beside the repository")
+    if not paths:
+        raise AssertionError(f"{SHARED} has no captures in {', '.join(folders)}")
     return paths
 
 

@@ -9,6 +9,8 @@ from tests.answers import BATCH
 from tests.goldens import FOLDER, GOLDENS, TEXTS, made, text_made
 from tests.naive.invariants import differences
 
+ADVICE = "if the change is intended, run python -m tests.goldens"
+
 
 class Goldens(unittest.TestCase):
     batch = BATCH
@@ -19,11 +21,10 @@ class Goldens(unittest.TestCase):
             with self.subTest(name=name):
                 expected = json.loads((FOLDER / f"{name}.json").read_text())
                 found = list(differences(made(name), expected))
-                command = "if the change is intended, run python -m tests.goldens"
-                self.assertEqual(found, [], "\n".join(["", *found[:10], command]))
+                self.assertEqual(found, [], "\n".join(["", *found[:10], ADVICE]))
 
     def test_texts_for_the_demo_equal_the_goldens(self) -> None:
         for mode in TEXTS:
             with self.subTest(mode=mode):
                 expected = (FOLDER / f"{mode}.txt").read_text(encoding="utf-8")
-                self.assertEqual(text_made(mode), expected)
+                self.assertEqual(text_made(mode), expected, ADVICE)
