@@ -15,9 +15,7 @@ from _breakdown.output import blocks, csv, markdown, text
 from _breakdown.output.fill import Block
 from _breakdown.output.merged import merged_lines
 from _breakdown.output.screen import Part, View
-from tests.builders.xspace import Plane, Space, StatNames, encode, trace
 from tests.harness import DEMO, Json, answer
-from tests.modes.small_steps import STEP, leaf
 
 # The lists whose rows text merges by line.
 MERGED = {
@@ -83,11 +81,3 @@ def page_of_demo() -> tuple[Json, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "step.html")
         return answer(DEMO, "page", "--out", str(out)), out.read_bytes()
-
-
-def captured_at(start_ns: int | None) -> bytes:
-    """Encode a trace; `start_ns` is the time at which the capture began, or None."""
-    names = StatNames()
-    stats = [] if start_ns is None else [names.stat("profile_start_time", start_ns)]
-    environment = Plane("Task Environment", stat_metadata=names.metadata(), stats=stats)
-    return trace([leaf(0, 5)], STEP) + encode(Space([environment]))

@@ -57,13 +57,6 @@ class OfOps(unittest.TestCase):
         found = loops(*parts, *(math("f", start, start + 5) for start in (0, 10, 100, 210)))
         self.assertEqual(found["f"], {"depth": 1, "trips": 1.333})
 
-    def test_loop_of_an_op_contains_most_of_its_time(self) -> None:
-        inside = [loop("w", 100, 200), *(math("f", 100 + 10 * i, 110 + 10 * i) for i in range(8))]
-        around = [math("f", 0, 30), math("f", 300, 330)]
-        self.assertEqual(loops(around[0], *inside, around[1])["f"], {"depth": 1, "trips": 10})
-        longer = [math("f", 0, 50), math("f", 300, 331)]
-        self.assertIsNone(loops(longer[0], *inside, longer[1])["f"])
-
     def test_only_while_ops_are_loops(self) -> None:
         found = loops(op("c", "conditional", 0, 100), math("f", 10, 20), op("x", "call", 0, 100))
         self.assertEqual(found, {"f": None})
@@ -81,14 +74,6 @@ class OfOps(unittest.TestCase):
         self.assertIsNone(answer(data, "by_op", "--op", "outer")["op"]["loop"])
         inner = answer(data, "by_op", "--op", "inner")["op"]["loop"]
         self.assertEqual(inner, {"depth": 1, "trips": 2})
-
-    def test_loops_do_not_depend_on_the_order_of_events(self) -> None:
-        ops = [loop("w", 0, 60), *(math("f", 10 * i, 10 * i + 9) for i in range(6))]
-        plane = tpu_plane(ops, [("0", 0, 100)])
-        events = next(line.events for line in plane.lines if line.name == "XLA Ops")
-        events.reverse()
-        row = answer(encode(Space([plane])), "by_op")["ops"][0]
-        self.assertEqual(row["loop"], {"depth": 1, "trips": 6})
 
     def test_metadata_entries_of_the_same_op_are_summed(self) -> None:
         # Captures can have several metadata entries for an op, one per set of stats.
@@ -132,8 +117,3 @@ class OfRows(unittest.TestCase):
         collective = {"depth": 1, "trips": 2}
         self.assertEqual(self.loops("comm", "rows"), [collective])
         self.assertIn(collective, self.loops("bottleneck", "findings"))
-
-    def test_loop_is_null_in_a_step_without_loops(self) -> None:
-        for mode, rows in (("by_source", "groups"), ("by_op", "ops"), ("bottleneck", "findings")):
-            result = answer(trace([math("f", 0, 5)], [("0", 0, 9)]), mode)
-            self.assertEqual([row["loop"] for row in result[rows]], [None])

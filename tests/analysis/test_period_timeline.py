@@ -76,12 +76,6 @@ class Period(unittest.TestCase):
         self.assertEqual(spans(period(step=0, steps=steps)["pauses"]), [(199, 1)])
         self.assertIsNone(period(step=0, steps=steps[:1]))
 
-    def test_pause_excludes_other_steps(self) -> None:
-        steps = [("train", 0, 80 * MS), ("eval", 90 * MS, 5 * MS), ("train", 100 * MS, 80 * MS)]
-        found = period(step=0, steps=steps)
-        self.assertEqual([row["name"] for row in found["steps"]], ["train", "eval"])
-        self.assertEqual(spans(found["pauses"]), [(80, 10), (95, 5)])
-
 
 class OwnCode(unittest.TestCase):
     """Test which frames count as own code."""
@@ -102,13 +96,6 @@ class OwnCode(unittest.TestCase):
         )
         (frame,) = self.frames((self.WAIT, 80, 95), options=("--own", "api.py"))
         self.assertEqual(frame, (self.WAIT, 0, True))
-
-    def test_own_call_around_the_period_is_drawn_if_the_pause_has_none(self) -> None:
-        self.assertEqual(
-            self.frames(*self.AROUND, (self.WAIT, 80, 95)),
-            [(self.LOOP, 0, True), (self.WAIT, 1, False)],
-        )
-        self.assertEqual(self.frames(*self.AROUND, (FEED, 80, 95)), [(FEED, 0, True)])
 
 
 class Frames(unittest.TestCase):
@@ -138,15 +125,3 @@ class Frames(unittest.TestCase):
         found = period(thread(wait, ("PjitFunction(f)", 99, 100)), loader, step=0)
         self.assertEqual(found["thread"], "loader")
         self.assertEqual([row["name"] for row in found["frames"]], [FEED])
-
-    def test_frames_are_those_of_the_launching_thread(self) -> None:
-        other = ("other", [("work", 80 * MS, 100 * MS)])
-        self.assertEqual(self.names(other, thread((FEED, 90, 95))), [(FEED, 0)])
-
-    def test_longest_frames_are_drawn_if_there_are_many(self) -> None:
-        starts = [80 * MS + i * MS // 8 for i in range(150)]
-        outer = [(f"{start}", start, start + MS // 8) for start in starts]
-        inner = [(f"in {start}", start, start + MS // 9) for start in starts]
-        found = self.names(("main", [("PjitFunction(f)", -2, -1), *outer, *inner]))
-        self.assertEqual([depth for _, depth in found].count(0), 150)
-        self.assertEqual(len(found), 200)

@@ -98,12 +98,6 @@ class WithStandIn(InFolder):
             ["call", "wait", "step 0 traced", "call", "step 1 traced", "call", "wait"],
         )
 
-    def test_folder_is_kept_if_given(self) -> None:
-        kept = self.folder / "kept"
-        answer = capture(self.step, n=1, folder=kept)
-        self.assertTrue(list(kept.rglob("*.xplane.pb*")))
-        self.assertIn(str(kept), answer["next_steps"][0]["command"])
-
     def test_block_of_code_is_traced(self) -> None:
         with capture(mode="idle", step="all") as captured:
             self.step()
@@ -127,17 +121,6 @@ class WithStandIn(InFolder):
         with self.assertRaises(ZeroDivisionError), capture():
             raise ZeroDivisionError
         self.assert_nothing_is_left()
-
-    def test_file_as_folder_is_refused_before_the_trace(self) -> None:
-        (self.folder / "file").touch()
-        with self.assertRaises(FileExistsError):
-            capture(self.step, folder=self.folder / "file")
-        self.assertFalse(self.jax.is_tracing)
-
-    def test_exception_inside_hides_one_at_the_end_of_the_trace(self) -> None:
-        self.jax.profiler.stop_trace = mock.Mock(side_effect=RuntimeError)
-        with self.assertRaises(KeyError), capture():
-            raise KeyError
 
     def test_running_trace_of_the_user_goes_on(self) -> None:
         self.jax.start("elsewhere")

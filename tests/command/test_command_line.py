@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import itertools
 import json
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import compute_breakdown
@@ -116,16 +115,6 @@ class UsageErrors(unittest.TestCase):
         detail = "PROFILE is missing; pass an .xplane.pb file, or a run or log directory"
         self.assert_usage_error(detail, "--top", "3")
 
-    def test_option_of_another_mode_is_rejected_with_the_modes_that_accept_it(self) -> None:
-        self.assert_usage_error(
-            "--no-comm-stalls is only valid with --mode non_compute",
-            *(DEMO, "--mode", "summary", "--no-comm-stalls"),
-        )
-        self.assert_usage_error(
-            "--include-comm is only valid with --mode summary or by_source or non_compute",
-            *(DEMO, "--mode", "roofline", "--include-comm"),
-        )
-
     def test_second_cost_for_the_same_kernel_is_rejected(self) -> None:
         for again in ("k=1,1", "k=2,3,fp8"):
             self.assert_usage_error(
@@ -139,56 +128,6 @@ class UsageErrors(unittest.TestCase):
             "unknown option --inc; did you mean --include-comm?",
             *(DEMO, "--mode", "summary", "--inc"),
         )
-
-    def test_first_mistake_is_reported_in_words(self) -> None:
-        for words, detail in (
-            (["--top"], "--top requires a value; write --top=K"),
-            (["--top", "--mode", "idle"], "--top requires a value; write --top=K"),
-            (["--own", "-x"], "--own requires a value; write --own=TEXT"),
-            (["--own", "--"], "--own requires a value; write --own=TEXT"),
-            (["--own", ""], "--own must not be empty"),
-            (["--device="], "--device must not be empty"),
-            (["--peers=yes"], "--peers takes no value, got 'yes'"),
-            (["--peers="], "--peers takes no value, got ''"),
-            (["--top=-1"], "--top must be a whole number of at least 0, got '-1'"),
-            (["-t", "3"], "unknown option -t"),
-            (["--topp=3", "--peers=1"], "unknown option --topp; did you mean --top?"),
-            (["--json"], "unknown option --json; write --format json"),
-            (["--idle"], "unknown option --idle; write --mode idle"),
-            (
-                ["--format", "md"],
-                "--format must be one of json, text, markdown, csv, got 'md'; did you mean"
-                " markdown?",
-            ),
-            (["summary"], "only one PROFILE is accepted, also got 'summary'; write --mode summary"),
-            (
-                ["--device=0", "--device=1"],
-                "--device was passed twice, with different values; pass it once",
-            ),
-            (
-                ["--text", "--format=csv"],
-                "--format was passed twice, with different values; pass it once",
-            ),
-            (["--"], "PROFILE is missing; pass an .xplane.pb file, or a run or log directory"),
-        ):
-            with self.subTest(words):
-                profile = [] if words == ["--"] else [DEMO]
-                self.assert_usage_error(detail, *profile, *words)
-
-    def test_second_profile_is_rejected_with_the_option_to_use(self) -> None:
-        self.assert_usage_error(
-            "only one PROFILE is accepted, also got 'b.pb'; pass a second capture with --baseline",
-            *(DEMO, "b.pb", "--mode", "summary"),
-        )
-
-
-class Repeated(unittest.TestCase):
-    def test_option_may_be_passed_twice_with_one_value(self) -> None:
-        outcome = command.outcome_of([str(DEMO), "--mode=idle", "--device=0", "--device=0"])
-        self.assertEqual(outcome.status, 0)
-
-    def test_all_is_accepted_in_every_format(self) -> None:
-        self.assertEqual(command.outcome_of([str(DEMO), "--mode=idle", "--all"]).status, 0)
 
 
 class Words(unittest.TestCase):
@@ -207,11 +146,6 @@ class Words(unittest.TestCase):
             given = (request.mode, request.mode_options, sorted(request.profiles))
             self.assertEqual(given, ("spread", {"top": 3}, ["a.json", "b.json"]))
 
-    def test_values_of_repeatable_options_are_collected(self) -> None:
-        self.assertEqual(self.options("idle", "--own", "a", "--own=b"), {"own": ["a", "b"]})
-        peaks = self.options("roofline", "--peak-tflops-fp8=2", "--peak-hbm-gibps", "3")
-        self.assertEqual(peaks, {"peaks": [("fp8", 2), ("hbm_gibps", 3)]})
-
     def test_value_can_begin_with_a_hyphen(self) -> None:
         self.assertEqual(self.options("idle", "--step", "-1"), {"step": -1})
         for words in (["--steps", "-3:"], ["--steps=-3:"]):
@@ -223,10 +157,6 @@ class Words(unittest.TestCase):
     def test_words_after_two_hyphens_are_profiles(self) -> None:
         request = self.parsed("--mode", "spread", "--", "--top", "-h", "--")
         self.assertEqual(request.profiles, ["--top", "-h", "--"])
-
-    def test_hyphen_and_negative_numbers_are_profiles(self) -> None:
-        for word in ("-", "-1", ""):
-            self.assertEqual(self.parsed(word).profile, word)
 
     def test_page_is_printed_without_a_profile(self) -> None:
         for words, start in (
@@ -260,11 +190,6 @@ class Misspellings(unittest.TestCase):
         self.assert_suggested("t1v-n-0", "idle", "--host", "t1v-m-0")
         self.assert_suggested("fusion.115", "by_op", "--op", "fusin.115")
         self.assert_suggested("decoder_layer", "by_scope", "--below", "decoder_laier")
-
-    def test_names_with_other_numbers_and_dissimilar_names_are_not_suggested(self) -> None:
-        self.assert_suggested(None, "idle", "--device", "TPU:9")
-        self.assert_suggested(None, "idle", "--host", "t1v-n-1")
-        self.assert_suggested(None, "idle", "--device", "GPU")
 
 
 class ShortNames(unittest.TestCase):
@@ -406,30 +331,3 @@ class ProgressLine(unittest.TestCase):
                 shown = self.shown()
                 self.assertEqual(any("reading" in line for line in shown), is_terminal)
                 self.assertEqual(shown[-1], "")
-
-    def test_progress_rises_to_100_percent(self) -> None:
-        ops = [op(f"fusion.{i % 7}", "loop fusion", 10 * i, 5) for i in range(8000)]
-        data = trace(ops, [(str(i), 20_000 * i, 20_000) for i in range(4)])
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = Path(folder.name) / "x.xplane.pb"
-        for packed in (False, True):
-            path.write_bytes(gzip.compress(data) if packed else data)
-            for step in ("0", "-1", "all"):
-                with self.subTest(packed=packed, step=step):
-                    Shares.of.clear()
-                    argv = [str(path), "--mode", "summary", "--step", step]
-                    command.outcome_of(argv, Shares(sys.stderr))
-                    self.assertEqual(list(Shares.of), ["unpacking"] * packed + ["reading"])
-                    for shares in Shares.of.values():
-                        self.assertEqual(shares, sorted(shares))
-                        self.assertGreater(shares[-1], 0.99)
-
-
-class Shares(streams.Progress):
-    """Record the fraction of finished work instead of showing progress."""
-
-    of: ClassVar[dict[str, list[float]]] = {}
-
-    def __call__(self, doing: str, done: int, whole: int) -> None:
-        self.of.setdefault(doing, []).append(done / whole)

@@ -66,20 +66,6 @@ class Html(unittest.TestCase):
                 self.assertGreater(len(figures), 2)
                 self.assertEqual([cell for cell in figures if cell not in text], [])
 
-    def test_markup_in_names_is_escaped(self) -> None:
-        html = hostile_answer()._repr_html_()
-        self.assertLessEqual(
-            Elements(html).names,
-            {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"},
-        )
-        self.assertIn("&lt;script&gt;", html)
-        self.assertNotIn("\x1b", html)
-        # These classes stop notebooks from typesetting `$` in names as formulas.
-        self.assertTrue(html.startswith('<div class="tex2jax_ignore mathjax_ignore">'))
-
-    def test_record_has_no_html(self) -> None:
-        self.assertIsNone(analyse(SMALL, "record")._repr_html_())
-
     def test_html_of_an_error_answer_contains_the_reason(self) -> None:
         with self.assertRaises(compute_breakdown.NoAnswer) as raised:
             analyse("/no/such", "idle")

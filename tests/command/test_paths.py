@@ -7,7 +7,7 @@ from unittest import mock
 
 from _breakdown.pipeline import folders
 from tests import harness
-from tests.builders.damaged import SMALL, RobustnessTest, run, with_extra
+from tests.builders.damaged import SMALL, RobustnessTest, run
 from tests.builders.xspace import Plane, Space, encode
 
 RUNS = "plugins/profile"
@@ -34,16 +34,6 @@ class Paths(RobustnessTest):
                         outcome.object["detail"], f"{path} does not exist; check the path"
                     )
 
-    def test_compare_reports_whether_the_baseline_or_the_profile_is_missing(self) -> None:
-        there = self.write("x.xplane.pb", SMALL)
-        nowhere = self.folder / "nowhere.json"
-        outcome = run(there, "compare", "--baseline", str(nowhere))
-        self.assert_absent(outcome, "no_such_path")
-        self.assertEqual(outcome.object["side"], "baseline")
-        outcome = run(nowhere, "compare", "--baseline", str(there))
-        self.assert_absent(outcome, "no_such_path")
-        self.assertNotIn("side", outcome.object)
-
     def test_url_is_rejected_with_advice(self) -> None:
         path = "gs://bucket/run/h.xplane.pb"
         outcome = run(path)
@@ -62,12 +52,6 @@ class Paths(RobustnessTest):
         detail = run(given).object["detail"]
         self.assertTrue(detail.startswith(f"{nothing}; pass "), detail)
         self.assertIn("logs", detail.removeprefix(nothing))
-
-    def test_folder_named_like_a_trace_is_treated_as_a_folder(self) -> None:
-        (self.folder / "x.xplane.pb").mkdir()
-        self.assert_absent(run(self.folder / "x.xplane.pb"), "no_xplane_pb")
-        self.write("y.xplane.pb", SMALL)
-        self.assertEqual(run(self.folder).object["xplane_file"], "y.xplane.pb")
 
     def test_trace_viewer_file_is_rejected_with_advice(self) -> None:
         for folder in ("h", "runs/2024_01_01", f"log/{RUNS}/2024_01_01"):
@@ -143,22 +127,3 @@ class Paths(RobustnessTest):
         self.assertEqual(run(self.folder).object["xplane_file"], "a.xplane.pb.gz")
         missing = run(self.folder, "summary", "--host", "z").object
         self.assertEqual(missing["available_hosts"], ["a", "a-1", "a.b"])
-
-    def test_notes_from_a_file_that_proves_unreadable_are_dropped(self) -> None:
-        # This damage is found only after a note about the picked step has been added.
-        self.write("a.xplane.pb", with_extra("event metadata", b"\0"))
-        self.write("b.xplane.pb", SMALL)
-        notes = run(self.folder, "summary").object["notes"]
-        self.assertEqual(len(notes), 4, notes)
-        self.assertRegex(
-            notes[0], r"\Aa file is skipped, because it cannot be read: a\.xplane\.pb: byte \d+: "
-        )
-        self.assertIn("using b.xplane.pb, one of 2 files (--host selects another)", notes)
-
-    def test_devices_in_several_files_are_listed_once(self) -> None:
-        for host in "ab":
-            planes = [Plane("/host:CPU"), Plane(f"/device:TPU:{host}"), Plane("/host:CPU")]
-            self.write(f"{host}.xplane.pb", encode(Space(planes)))
-        absent = run(self.folder)
-        self.assert_absent(absent, "device_not_found")
-        self.assertEqual(absent.object["available_devices"], ["/device:TPU:a", "/device:TPU:b"])

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import gc
 import gzip
-import io
 import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import compute_breakdown
-from _breakdown import command
 from _breakdown.analysis import processes
-from _breakdown.output.forms import in_form
 from compute_breakdown import NoAnswer
 from tests.builders.riegeli import chunk_of, records_of, riegeli
 from tests.builders.xspace import op, trace
@@ -60,14 +55,6 @@ def printed(profile: str | Path, mode: str, *options: str) -> Json:
 
 def without_commands(answer: Json) -> Json:
     return {**answer, "next_steps": []} if "next_steps" in answer else dict(answer)
-
-
-def in_new_process(code: str, *, cwd: Path = ROOT) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 class Answers(InFolder):
@@ -122,10 +109,6 @@ class Answers(InFolder):
         for field in ("headline", "totals", "rows", "program_changes", "notes"):
             self.assertEqual(found[field], expected[field], field)
 
-    def test_bytearray_and_memoryview_are_accepted_as_bytes(self) -> None:
-        for data in (bytearray(DATA), memoryview(DATA)):
-            self.assertEqual(analyse(data, "idle"), analyse(DATA, "idle"))
-
     def test_record_can_be_a_dict_or_bytes(self) -> None:
         record = {**analyse(DATA, "record"), "host": "host"}
         before = json.dumps(record).encode()
@@ -149,25 +132,11 @@ class Answers(InFolder):
         spread = analyse(after, "spread")
         self.assertEqual(spread["cohorts"], printed(path, "spread")["cohorts"])
 
-    def test_compare_accepts_a_record_from_analyse(self) -> None:
-        record = analyse(DATA, "record")
-        found = analyse(record, "compare", baseline=DATA)
-        self.assertEqual(found["totals"]["step_duration"]["delta_ps"], 0)
-
     def test_answer_is_a_dict_that_can_be_serialised(self) -> None:
         found = analyse(SMALL, "summary")
         self.assertIsInstance(found, dict)
         self.assertEqual(json.loads(json.dumps(found)), found)
         self.assertEqual(pickle.loads(pickle.dumps(found)), found)
-
-    def test_other_code_can_use_the_well_known_types_of_protobuf(self) -> None:
-        code = f"""
-import compute_breakdown
-compute_breakdown.analyse({str(SMALL)!r}, "summary")
-from google.protobuf.timestamp_pb2 import Timestamp
-print(Timestamp(seconds=5).ToSeconds())
-"""
-        self.assertEqual(in_new_process(code), "5\n")
 
     def test_next_steps_run_as_printed(self) -> None:
         found = analyse(SMALL, "idle")
@@ -230,49 +199,6 @@ class Options(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "did you mean include_comm"):
             analyse(SMALL, "summary", include_com=True)
 
-    def test_wrong_value_raises_value_error_with_the_message_of_the_command(self) -> None:
-        for mode, options, words in (
-            ("summary", {"top": "x"}, ["--top=x"]),
-            ("summary", {"top": -1}, ["--top=-1"]),
-            ("summary", {"top": 1.5}, ["--top=1.5"]),
-            ("summary", {"step": 0, "step_id": "101"}, ["--step=0", "--step-id=101"]),
-            ("record", {"steps": slice(1, 2, 3)}, ["--steps=1:2:3"]),
-            ("by_op", {"chip": "v99"}, ["--chip=v99"]),
-            ("by_op", {"peaks": {"bf16": -1}}, ["--peak-tflops-bf16=-1"]),
-            ("compare", {}, []),
-            ("page", {}, []),
-            ("sumary", {}, []),
-        ):
-            with self.subTest(options=options), self.assertRaises(ValueError) as raised:
-                analyse(SMALL, mode, **options)
-            self.assertEqual(str(raised.exception), printed(SMALL, mode, *words)["detail"])
-
-    def test_wrong_values_of_python_types_are_rejected(self) -> None:
-        calls: tuple[tuple[type[Exception], Callable[[], object]], ...] = (
-            (ValueError, lambda: analyse(SMALL, "summary", top=[1, 2])),
-            (ValueError, lambda: analyse(SMALL, "by_op", peaks={"int2": 1})),
-            (ValueError, lambda: analyse(SMALL, "summary", processes=0)),
-            (ValueError, lambda: analyse([], "spread")),
-            (TypeError, lambda: analyse(SMALL, "by_op", peaks=5)),
-            (TypeError, lambda: analyse(5, "summary")),
-            (TypeError, lambda: analyse(SMALL, 5)),
-            (TypeError, lambda: analyse({}, "summary")),
-            (TypeError, lambda: analyse([SMALL], "summary")),
-            (TypeError, lambda: analyse(SMALL, "summary", device=b"0")),
-        )
-        for error, call in calls:
-            with self.assertRaises(error):
-                call()
-        with self.assertRaisesRegex(
-            TypeError, "--kernel-cost .* type dict; pass text, as in --help"
-        ):
-            analyse(SMALL, "kernel", kernel_cost={"flash": (1, 2)})
-
-    def test_path_that_looks_like_an_option_is_treated_as_a_path(self) -> None:
-        with self.assertRaises(NoAnswer) as raised:
-            analyse("--top", "summary")
-        self.assertEqual(raised.exception.detail, "--top does not exist; check the path")
-
 
 class Refusals(unittest.TestCase):
     def test_no_answer_exception_contains_the_answer_that_the_command_prints(self) -> None:
@@ -307,12 +233,6 @@ class Refusals(unittest.TestCase):
                     raised.exception.reason, ("unreadable_xplane_pb", "unreadable_record")
                 )
 
-    def test_dict_that_is_not_a_record_raises_no_answer(self) -> None:
-        for value in ({}, {"status": "ok"}, {"status": "absent", "reason": "x"}):
-            with self.assertRaises(NoAnswer) as raised:
-                analyse(value, "spread")
-            self.assertEqual(raised.exception.reason, "unreadable_record")
-
 
 class Render(unittest.TestCase):
     def test_render_returns_what_the_command_prints_into_a_pipe(self) -> None:
@@ -329,44 +249,6 @@ class Render(unittest.TestCase):
                     found = analyse(SMALL, mode)
                     with mock.patch.dict(os.environ, environment):
                         self.assertEqual(render(found, form), done.stdout)
-
-    def test_text_equals_that_of_the_command_with_the_same_options(self) -> None:
-        cases: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("by_op", {"top": 3}),
-            ("by_op", {"top": 30}),
-            ("by_op", {"no_merge": True}),
-            ("bottleneck", {"top": 5}),
-        )
-        for mode, options in cases:
-            words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-            words = [word.removesuffix("=True") for word in words]
-            with self.subTest(mode=mode, options=options):
-                outcome = command.outcome_of([str(SMALL), "--mode", mode, "--text", *words])
-                pipe = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-                with mock.patch.dict(os.environ, {"COLUMNS": ""}):
-                    screen = command.screen_of(outcome.fields)
-                    printed = in_form("text", outcome.fields, screen, outcome.request, pipe)
-                found = render(analyse(SMALL, mode, **options), "text")
-                self.assertEqual(
-                    *(
-                        [line for line in text.splitlines() if not line.startswith("next: ")]
-                        for text in (found, printed)
-                    )
-                )
-
-    def test_plain_dicts_and_error_answers_are_rendered(self) -> None:
-        found = analyse(SMALL, "summary")
-        self.assertEqual(render(dict(found), "text"), render(found, "text"))
-        with self.assertRaises(NoAnswer) as raised:
-            analyse("/no/such", "summary")
-        self.assertIn("no_such_path", render(raised.exception.answer, "text"))
-        self.assertIn("no_such_path", render(raised.exception.answer, "csv"))
-
-    def test_unknown_format_raises_value_error(self) -> None:
-        with self.assertRaisesRegex(ValueError, "format must be json, text, markdown, csv"):
-            render(analyse(SMALL, "idle"), "html")
-        with self.assertRaisesRegex(ValueError, "mode record has no text format"):
-            render(analyse(SMALL, "record"), "text")
 
 
 class SideEffects(InFolder):
@@ -429,23 +311,6 @@ class SideEffects(InFolder):
         with self.assertRaises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
 
-    def test_bytes_are_analysed_without_files_and_stdin(self) -> None:
-        data = trace([op("f", "loop fusion", 0, 50)], [("0", 0, 100)])
-        closed = mock.patch.object(sys, "stdin", None)
-        no_file = mock.patch.object(tempfile, "TemporaryFile", side_effect=AssertionError("file"))
-        with closed, no_file, mock.patch.object(os, "open", side_effect=AssertionError("open")):
-            one, other = gzip.compress(data), riegeli([chunk_of(records_of(data, 2))])
-            self.assertEqual(analyse(one, "idle")["status"], "ok")
-            self.assertEqual(analyse(one, "compare", baseline=other)["status"], "ok")
-
-    def test_arguments_are_not_modified(self) -> None:
-        record = analyse(DATA, "record")
-        text, options = json.dumps(record), {"own": ["x"], "peaks": {"bf16": 1}}
-        analyse(record, "compare", baseline=record)
-        self.assertEqual(json.dumps(record), text)
-        analyse(DATA, "bottleneck", **options)
-        self.assertEqual(options, {"own": ["x"], "peaks": {"bf16": 1}})
-
     def test_processes_are_started_only_on_request(self) -> None:
         pids: list[int] = []
         fork = os.fork
@@ -470,17 +335,6 @@ class SideEffects(InFolder):
                 self.assertEqual(analyse(profile, mode, processes=2), alone)
                 self.assertNotEqual(pids, [])
 
-    def test_at_most_one_folder_is_appended_to_sys_path(self) -> None:
-        link = self.folder / "link"
-        link.symlink_to(ROOT)
-        for folder, added in ((link, [str(ROOT)]), (ROOT, [])):
-            code = (
-                f"import sys\nsys.path.insert(0, {str(folder)!r})\nbefore = list(sys.path)\n"
-                f"import compute_breakdown\ncompute_breakdown.analyse({str(SMALL)!r}, 'idle')\n"
-                f"assert sys.path == [*before, *{added!r}], sys.path"
-            )
-            in_new_process(code, cwd=self.folder)
-
     def test_import_takes_little_cpu_time(self) -> None:
         # Let Python cache compiled modules, as it does for users, but in a separate folder.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -494,8 +348,3 @@ class SideEffects(InFolder):
             for _ in range(4)
         ]
         self.assertLess(min(times), bound(0.04))
-
-    def test_answers_do_not_depend_on_earlier_calls(self) -> None:
-        first = analyse(SMALL, "roofline")
-        analyse(SMALL, "roofline", own=["norm"], chip="v4", step=0)
-        self.assertEqual(analyse(SMALL, "roofline"), first)

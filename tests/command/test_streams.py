@@ -39,8 +39,6 @@ BARE = {"LANG": "C.UTF-8"} | {
     name: os.environ[name] for name in ("PATH", "PYTHONPATH", "TMPDIR") if name in os.environ
 }
 UNBUFFERED = {**BARE, "PYTHONUNBUFFERED": "1"}
-# Write no bytecode, because `ulimit -f` would truncate it.
-NO_BYTECODE = "export PYTHONDONTWRITEBYTECODE=1; "
 
 
 class StreamsTest(harness.InFolder):
@@ -74,10 +72,6 @@ class Stderr(StreamsTest):
                 self.assertEqual(done.returncode, status)
                 json.loads(done.stdout)
 
-    def test_exit_status_is_unchanged_if_the_reader_of_stderr_exits(self) -> None:
-        done = self.shell('{ "$@"; echo $? >&3; } 3>&1 >/dev/null 2> >(true)', "--mode")
-        self.assertEqual(done.stdout, "2\n")
-
 
 class Stdout(StreamsTest):
     def test_closed_stdout_is_an_error(self) -> None:
@@ -99,13 +93,6 @@ class Stdout(StreamsTest):
                 done = self.shell('"$@" >/dev/full', *arguments, env=env)
                 complaint = "compute_breakdown: cannot write to stdout: No space left on device\n"
                 self.assertEqual((done.returncode, done.stderr), (1, complaint))
-
-    def test_file_size_limit_is_an_error(self) -> None:
-        for env in (BARE, UNBUFFERED):
-            line = NO_BYTECODE + f'trap "" XFSZ; ulimit -f 8; "$@" > {self.folder}/out'
-            done = self.shell(line, self.large, "--mode", "by_source", env=env)
-            complaint = "compute_breakdown: cannot write to stdout: File too large\n"
-            self.assertEqual((done.returncode, done.stderr), (1, complaint), env)
 
     def test_slow_reader_of_a_nonblocking_pipe_gets_the_complete_answer(self) -> None:
         for env in (BARE, UNBUFFERED):
@@ -188,22 +175,6 @@ class Terminal(StreamsTest):
         )
         self.assertIn('"status": "ok"', result)
 
-    def test_text_on_a_terminal_has_no_hint(self) -> None:
-        result, _ = self.on_terminal(self.small, "--mode", "summary", "--format", "text")
-        self.assertIn("The step takes ", result)
-        self.assertNotIn(command.HINT, result)
-
-    def test_hint_is_omitted_if_stderr_is_not_a_terminal(self) -> None:
-        result, rest = self.on_terminal(self.small, "--mode", "summary", stderr=subprocess.PIPE)
-        self.assertEqual((json.loads(result)["status"], rest), ("ok", ""))
-
-    def test_message_appears_once_on_a_terminal(self) -> None:
-        for options in ((), ("--text",), ("--mode", "summary"), ("--format", "markdown")):
-            result, _ = self.on_terminal(self.small, "--step", "9", *options)
-            detail = "no step 9; the trace has 1 step, counted from 0"
-            with self.subTest(options=options):
-                self.assertEqual(" ".join(result.split()).count(detail), 1, result)
-
     def test_answer_on_a_terminal_is_text_unless_a_mode_is_given(self) -> None:
         text, _ = self.on_terminal(self.small)
         self.assertIn("\nbottleneck: ", text)
@@ -243,19 +214,6 @@ class Terminal(StreamsTest):
                     self.assertLess(n_falls, n_times, activity)
                 self.assertRegex(answer, r"\A(?:\{|\x1b\[1mWrote )")
 
-    def test_program_continues_if_the_terminal_closes(self) -> None:
-        master, slave = pty.openpty()
-        # This clock runs 1000 times too fast, so the progress line appears.
-        late = "import time; t = time.monotonic; time.monotonic = lambda: 1e3 * t();"
-        code = f"{late} from _breakdown import command as c; raise SystemExit(c.main())"
-        with (self.folder / "out").open("wb") as out:
-            command = [sys.executable, "-c", code, str(self.large), "--mode", "summary"]
-            process = subprocess.Popen(command, stdout=out, stderr=slave, cwd=harness.ROOT)
-            os.close(slave)
-            os.close(master)
-            self.assertEqual(process.wait(harness.bound(30)), 0)
-        self.assertEqual(json.loads((self.folder / "out").read_bytes())["status"], "ok")
-
 
 class Stdin(StreamsTest):
     def from_pipe(self, data: bytes) -> harness.Outcome:
@@ -286,22 +244,10 @@ class Stdin(StreamsTest):
                 self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
                 self.assertEqual(damaged_at(outcome), at)
 
-    def test_endless_stdin_is_rejected(self) -> None:
-        for endless in ("yes", "cat /dev/zero"):
-            done = self.shell(f'{endless} | "$@"', "-", "--mode", "summary")
-            self.assertEqual(json.loads(done.stdout)["reason"], "unreadable_xplane_pb", endless)
-
     def test_closed_stdin_is_an_error(self) -> None:
         done = self.shell('"$@" <&-', "-", "--mode", "summary")
         self.assertEqual(done.returncode, 1)
         self.assertIn("Bad file descriptor", json.loads(done.stdout)["detail"])
-
-    def test_file_size_limit_for_the_copy_of_stdin_is_an_error(self) -> None:
-        endless = 'head -c 9000000 /dev/zero | tr "\\0" "\\012"'
-        line = f'{NO_BYTECODE} trap "" XFSZ; ulimit -f 8; {endless} | "$@"'
-        done = self.shell(line, "-", "--mode", "summary")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("File too large", json.loads(done.stdout)["detail"])
 
 
 class Started(StreamsTest):
@@ -327,42 +273,6 @@ class Started(StreamsTest):
                 self.assertEqual(result["reason"], "protobuf_not_installed")
                 self.assertIn("4.21.1", result["detail"])
                 self.assertEqual(done.stderr.count("\n"), 1)
-
-    def usage_line(self, *command: str | Path, cwd: Path = harness.ROOT) -> str:
-        done = subprocess.run(
-            [*command, "--mode"], capture_output=True, text=True, check=False, cwd=cwd, env=BARE
-        )
-        self.assertEqual(done.returncode, 2, done.stderr)
-        return done.stderr.splitlines()[0]
-
-    def test_usage_shows_the_command_as_called(self) -> None:
-        link = self.folder / "tpu-time"
-        link.symlink_to(harness.SCRIPT)
-        # In the wheel, the script and the other modules are in one package.
-        package = self.folder / "compute_breakdown"
-        package.mkdir()
-        (package / "__init__.py").touch()
-        shutil.copy(harness.SCRIPT, package / "__main__.py")
-        for name in ("_breakdown", "_peaks.py", "_proto"):
-            (package / name).symlink_to(harness.ROOT / name)
-        code = b"from compute_breakdown.__main__ import command; command()"
-        installed = self.write("compute-breakdown", code)
-        as_module = (sys.executable, "-m", "compute_breakdown")
-        for expected, words, cwd in (
-            ("compute_breakdown.py", (sys.executable, harness.SCRIPT), harness.ROOT),
-            ("python -m compute_breakdown", as_module, harness.ROOT),
-            ("tpu-time", (sys.executable, link), harness.ROOT),
-            ("compute-breakdown", (sys.executable, installed), self.folder),
-            ("python -m compute_breakdown", as_module, self.folder),
-        ):
-            with self.subTest(expected=expected, cwd=cwd):
-                usage_line = f"usage: {expected} PROFILE [--mode MODE] [options]"
-                self.assertEqual(self.usage_line(*words, cwd=cwd), usage_line)
-
-    def test_program_starts_in_isolated_mode(self) -> None:
-        words = [sys.executable, "-I", str(harness.SCRIPT), "--version"]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout, f"compute_breakdown {command.__version__}\n")
 
     def test_old_python_is_rejected_with_one_line(self) -> None:
         found = filter(None, map(shutil.which, ("python3.8", "python3.9")))
@@ -433,8 +343,3 @@ sys.meta_path.insert(0, First)
             preexec_fn=handle_interrupts,
         )
         self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, b""))
-
-    def test_ignored_signal_stays_ignored(self) -> None:
-        code = "import os, signal; os.kill(os.getpid(), signal.SIGINT); raise SystemExit(7)"
-        env = self.python_that_runs_first(code)
-        self.assertEqual(self.shell('trap "" INT; exec "$@"', "x", env=env).returncode, 7)

@@ -6,13 +6,10 @@ own decoding.
 
 from __future__ import annotations
 
-import gzip
 import random
 import unittest
 from collections.abc import Sequence
-from unittest import mock
 
-from _breakdown.analysis import processes
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
     Event,
@@ -30,16 +27,13 @@ from tests.builders.xspace import (
     int64,
     int_field,
     op,
-    raw,
     ref,
     string,
     text_field,
     tpu_plane,
-    uint64,
 )
-from tests.harness import InFolder, Json, answer, as_process, run, sampled
+from tests.harness import InFolder, Json, answer, run, sampled
 from tests.naive.wire import every, fields
-from tests.shown import text_of
 
 DEVICE = "/device:TPU:0"
 EPOCH = 1795320900663590481
@@ -120,38 +114,6 @@ class Planes(unittest.TestCase):
         program = {"program_id": str(2**64 - 3), "name": "jit_f", "hlo_bytes": 3}
         self.assertEqual(result["programs"], [program])
 
-    def test_missing_names_are_empty_or_null_or_ids(self) -> None:
-        plane = Plane(
-            None,
-            [Line(None, [Event(9, 1, 1, stats=[Stat(6, uint64(1))]), Event(8, 2, 1), Event(None)])],
-            [EventMetadata(8, "", [Stat(7, uint64(2**53)), Stat(4, uint64(3))])],
-            [StatMetadata(4, "big"), StatMetadata(5)],
-            [Stat(4, int64(-(2**53) - 1)), Stat(-6, double(float("inf")))],
-        )
-        (result,) = answer(encode(Space([plane])), "anatomy", "--plane", "", "--sample", "2")[
-            "planes"
-        ]
-        self.assertEqual((result["name"], result["lines"][0]["name"]), ("", ""))
-        self.assertEqual(result["stats"], {"big": "-9007199254740993"})
-        (line,) = result["lines"]
-        self.assertEqual(line["names"], [{"name": None, "n": 3, "total_dur_ps": 2}])
-        self.assertEqual(
-            line["event_stats"], {"6": 1}, "a stat without a name is counted by its id"
-        )
-        self.assertEqual(line["sample"][1]["metadata_stats"], {"big": 3})
-
-    def test_answer_is_the_same_with_one_or_several_processes(self) -> None:
-        planes = [tpu_plane([op("f", "copy", 0, 5)], name=f"/device:TPU:{i}") for i in range(5)]
-        data = encode(Space(planes))
-        damaged = data + bytes_field(1, text_field(2, "more") + bytes_field(3, b"\x7f"))
-        with mock.patch.object(processes, "n_cores", lambda: 2):
-            for capture in (data, damaged):
-                alone = run(capture, "anatomy").object
-                with mock.patch.object(processes, "SMALL_FILE", 0):
-                    several = run(capture, "anatomy").object
-                self.assertEqual(several["planes"], alone["planes"])
-                self.assertEqual(several.get("detail"), alone.get("detail"))
-
 
 def captured(*planes: tuple[str, dict[str, StatValue]]) -> bytes:
     """Encode a file with the given planes, which have stats but no lines."""
@@ -191,17 +153,6 @@ class Provenance(unittest.TestCase):
         self.assertEqual(result["versions"], expected)
         result = answer(captured(("/host:CPU", stats)), "anatomy")
         self.assertEqual((result["versions"], result["profile_options"]), ({}, None))
-
-    def test_provenance_is_reported_whichever_plane_is_selected(self) -> None:
-        data = captured(
-            ("/host:metadata", {"jax_version": "0.10.0"}),
-            ("Task Environment", {"profile_options": DEFAULTS}),
-            ("other", {}),
-        )
-        result = answer(data, "anatomy", "--plane", "other")
-        self.assertEqual(result["versions"], {"jax_version": "0.10.0"})
-        self.assertEqual(result["profile_options"]["host_tracer_level"], 2)
-        self.assertIn("The answer has 1 plane (0 of TPUs)", result["headline"])
 
     def test_unset_profile_options_are_omitted(self) -> None:
         defaults = {
@@ -256,16 +207,6 @@ class Provenance(unittest.TestCase):
                 (note,) = result["notes"]
                 self.assertIn("profile_options", note)
 
-    def test_text_shows_the_version_and_the_profile_options(self) -> None:
-        options = b"".join((DEFAULTS, setting("mode", text_field(1, "TRACE_COMPUTE"))))
-        data = captured(
-            ("/host:metadata", {"jax_version": "0.10.0"}),
-            ("Task Environment", {"profile_options": options}),
-        )
-        shown = " ".join(text_of(answer(data, "anatomy"), "utf-8").split())
-        for words in ("0.10.0", "host_tracer_level=2", "mode=TRACE_COMPUTE"):
-            self.assertIn(words, shown)
-
 
 class OnePlane(unittest.TestCase):
     def test_lines_have_times_stat_counts_and_event_names(self) -> None:
@@ -318,12 +259,6 @@ class OnePlane(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), (reason, 1))
             self.assertEqual(outcome.object[field], names)
 
-    def test_all_lines_with_the_selected_name_are_shown(self) -> None:
-        all_lines = [Line("a", [Event(1, 5, 1)]), Line("b"), Line("a", [Event(1, 7, 1)])]
-        data = encode(Space([Plane(DEVICE, all_lines)]))
-        (plane,) = answer(data, "anatomy", "--plane", "0", "--line", "a")["planes"]
-        self.assertEqual([line["names"][0]["total_dur_ps"] for line in plane["lines"]], [1, 1])
-
     def test_twenty_event_names_with_most_time_are_shown(self) -> None:
         metadata = [EventMetadata(i, f"n{i:02}") for i in range(1, 31)]
         metadata.append(EventMetadata(31, "n05"))  # Ids 31 and 5 have the same name.
@@ -335,38 +270,12 @@ class OnePlane(unittest.TestCase):
         self.assertEqual(line["names"][0], {"name": "n05", "n": 2, "total_dur_ps": 18})
         self.assertEqual(line["n_names"], 30)
 
-    def test_events_without_a_valid_time_are_noted(self) -> None:
-        events = [Event(1, 10, -4), Event(1, num_occurrences=3, duration_ps=6), Event(1, 20, 5)]
-        data = encode(Space([Plane(DEVICE, [Line("l", events)], [EventMetadata(1, "x")])]))
-        result = answer(data, "anatomy", "--plane", "0", "--sample", "5")
-        (line,) = result["planes"][0]["lines"]
-        self.assertEqual((line["n_events"], line["busy_ps"]), (3, 5))
-        self.assertEqual(line["names"], [{"name": "x", "n": 3, "total_dur_ps": 11}])
-        starts = [(event["start_ps"], event["dur_ps"]) for event in line["sample"]]
-        self.assertEqual(starts, [(10, -4), (None, 6), (20, 5)])
-        self.assertEqual(len(result["notes"]), 2, result["notes"])
-
-    def test_extreme_times_are_exact(self) -> None:
-        end = 2**63 - 1
-        events = [Event(1, end, end), Event(1, -end - 1, end), Event(1, -1, 5), Event(1, 0, end)]
-        line = one_line(encode(Space([Plane(DEVICE, [Line("l", events, end)])])), "--plane", "0")
-        self.assertEqual(line["busy_ps"], str(3 * end + 1))
-
     def test_overlapping_events_count_once_as_busy_time(self) -> None:
         in_order = [(0, 100), (10, 20), (50, 100), (300, 10)]
         for spans in (in_order, in_order[::-1]):
             events = [Event(1, start, duration) for start, duration in spans]
             line = one_line(encode(Space([Plane(DEVICE, [Line("l", events)])])), "--plane", "0")
             self.assertEqual(line["busy_ps"], 160, "0 to 150 and 300 to 310")
-
-    def test_huge_event_is_counted_and_its_text_is_truncated(self) -> None:
-        for n_bytes in (200_000, 3 << 20):
-            event = Event(1, 5, 7, stats=[Stat(1, string("x" * n_bytes))])
-            lines, names = [Line("l", [event, Event(1, 20, 1)])], [StatMetadata(1, "text")]
-            data = encode(Space([Plane(DEVICE, lines, stat_metadata=names)]))
-            line = one_line(data, "--plane", "0", "--sample", "1")
-            self.assertEqual((line["n_events"], line["busy_ps"]), (2, 8))
-            self.assertEqual(len(line["sample"][0]["stats"]["text"]), 65_537)
 
     def test_invalid_options_are_rejected(self) -> None:
         for words in (
@@ -390,11 +299,6 @@ def counters(readings: Sequence[Event], name: str = "_counters_") -> list[Json] 
     return found
 
 
-def only_row(readings: Sequence[Event]) -> Json:
-    (row,) = counters(readings) or []
-    return row
-
-
 class Counters(unittest.TestCase):
     def test_counter_readings_are_summarised_by_name_and_stat(self) -> None:
         rows = counters(
@@ -415,23 +319,6 @@ class Counters(unittest.TestCase):
             ("TensorCore", "P State", 2, 1, 2, 3, 3, 1),
         )
         self.assertEqual(rows, [dict(zip(names, row, strict=True)) for row in expected])
-
-    def test_simultaneous_readings_keep_their_order_in_the_file(self) -> None:
-        readings = [Event(3, 50, stats=[Stat(1, int64(i))]) for i in (4, 9, 2)]
-        readings.append(Event(3, num_occurrences=2, stats=[Stat(1, int64(11))]))
-        row = only_row(readings)
-        self.assertEqual((row["name"], row["first"], row["last"]), (None, 4, 2))
-        self.assertEqual((row["n"], row["max"], row["mean"]), (4, 11, 6.5))
-
-    def test_mean_is_computed_exactly_before_it_is_rounded(self) -> None:
-        values = [double(1e300), double(1.0), double(-1e300), uint64(2**64 - 1), double(1.0)]
-        row = only_row([Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)])
-        self.assertEqual(row["mean"], (2**64 + 1) / 5)
-
-    def test_non_numeric_readings_are_skipped(self) -> None:
-        values = [double(float("nan")), string("3 W"), raw(b"7"), string("1e400"), string("")]
-        readings = [Event(1, i, stats=[Stat(1, value)]) for i, value in enumerate(values)]
-        self.assertEqual(counters(readings), [])
 
     def test_only_counter_lines_have_readings(self) -> None:
         reading = Event(1, 5, stats=[Stat(1, int64(3))])
@@ -483,19 +370,6 @@ class Damaged(InFolder):
             self.assertEqual(run(data[:end], "anatomy", *options).object["planes"], intact)
         self.assertEqual(self.refused(data[: n_of_first // 2], "--plane", "0")["planes"], [])
 
-    def test_planes_of_a_truncated_gzip_file_are_listed(self) -> None:
-        # Incompressible bytes between the planes ensure that most cuts leave some planes intact.
-        noise = bytes_field(14, random.Random(0).randbytes(3000))
-        packed = gzip.compress(self.whole() + noise + encode(gpu()), mtime=0)
-        counts = set()
-        for end in range(0, len(packed), 197):
-            path = self.write("cut.xplane.pb.gz", packed[:end])
-            result = run(path, "anatomy").object
-            self.assertEqual(result["reason"], "unreadable_xplane_pb")
-            self.assertEqual(result["detail"], run(path, "summary").object["detail"])
-            counts.add(len(result["planes"]))
-        self.assertGreaterEqual(counts, {0, 4})
-
     def test_damaged_plane_is_left_out_and_other_planes_are_listed(self) -> None:
         bad = Line("bad", [Event(1, 5, 1), Event(1, 6, 1)], extra=b"\x7f")
         planes = [Plane("a", [Line("l", [Event(1, 7, 1)])]), Plane(DEVICE, [bad]), Plane("b")]
@@ -515,26 +389,6 @@ class Damaged(InFolder):
             result = answer(self.whole() + bytes_field(number, b"a\xff"), "anatomy")
             self.assertEqual(result[name][-1], "a\ufffd")
 
-    def test_error_identifies_files_that_are_no_traces(self) -> None:
-        for data, words in (
-            (b"", "empty"),
-            (b'{"traceEvents": []}', "JSON"),
-            (b"<!DOCTYPE html>", "HTML"),
-            (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
-        ):
-            result = run(data, "anatomy").object
-            self.assertIn(words, result["detail"])
-            self.assertEqual(result["planes"], [])
-
-    def test_first_readable_host_is_used_with_a_note(self) -> None:
-        self.write("a.xplane.pb", self.whole()[:-3])
-        self.write("b.xplane.pb", self.whole())
-        result = answer(self.folder, "anatomy")
-        self.assertEqual(result["xplane_file"], "b.xplane.pb")
-        self.assertIn("a.xplane.pb", result["notes"][0])
-        outcome = run(self.folder, "anatomy", "--host", "a")
-        self.assertEqual(len(outcome.object["planes"]), 4)
-
     def test_randomly_corrupted_file_gives_an_answer_or_an_expected_reason(self) -> None:
         for seed in sampled(range(300), 30):
             rng = random.Random(seed)
@@ -547,8 +401,3 @@ class Damaged(InFolder):
                 reasons = (None, "unreadable_xplane_pb", "plane_not_found")
                 self.assertIn(outcome.object.get("reason"), reasons)
                 self.assertEqual(outcome.status, int(outcome.object["status"] != "ok"))
-
-    def test_command_prints_one_line_on_stderr_for_a_damaged_file(self) -> None:
-        path = self.write("cut.xplane.pb", self.whole()[:-3])
-        outcome = as_process(path, "--mode", "anatomy")
-        self.assertEqual((outcome.status, len(outcome.stderr.splitlines())), (1, 1))

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import compute_breakdown
-from _breakdown.modes.bottleneck import WHOLE_BAR, of_classes, with_bars
-from _breakdown.output.screen import View
+from _breakdown.modes.bottleneck import of_classes
 from tests.answers import demo
 from tests.builders import hlo_proto
 from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import BRIEF, DEMO, OFFLOADING, Json, answer, as_process, captures, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
-from tests.shown import text_of
 
 
 def bottleneck(ops: list[Op], *options: str) -> Json:
@@ -69,16 +67,6 @@ class Size(unittest.TestCase):
         for path in sampled(captures(), 1):
             self.assert_small(path)
 
-    def test_text_shows_causes_whatever_top_is(self) -> None:
-        fields = demo("bottleneck", "--top", "0")
-        shown = text_of(fields, "utf-8", View(top=0))
-        first = fields["causes"][0]
-        self.assertIn(f"{first['cause']} ({first['confidence']})", shown)
-
-    def test_text_needs_nothing_that_only_all_prints(self) -> None:
-        texts = [text_of(demo("bottleneck", *options), "utf-8") for options in ((), (BRIEF,))]
-        self.assertEqual(*texts)
-
     def test_answer_without_all_leaves_out_what_says_nothing_new(self) -> None:
         whole, brief = demo("bottleneck"), demo("bottleneck", BRIEF)
         self.assertLess(set(brief["totals"]), set(whole["totals"]))
@@ -95,17 +83,6 @@ class Size(unittest.TestCase):
                 self.assertEqual({key: full[key] for key in row}, row)
                 told += [row["what_helps"]] if row.get("what_helps") else []
         self.assertEqual(len(told), len(set(told)))
-
-    def test_evidence_has_only_known_figures(self) -> None:
-        for cause in answer(DEMO, "bottleneck")["causes"]:
-            self.assertNotIn(None, cause["evidence"].values())
-
-
-class Bars(unittest.TestCase):
-    def test_bar_is_not_longer_than_that_of_the_step(self) -> None:
-        shares = {None: 1, 0.1: 1, 50.0: WHOLE_BAR // 2, 100.0: WHOLE_BAR, 1e12: WHOLE_BAR}
-        rows = with_bars([{"class": "collective", "pct_of_step": share} for share in shares])
-        self.assertEqual([len(row["bar"]) for row in rows], list(shares.values()))
 
 
 class NextSteps(unittest.TestCase):
@@ -222,28 +199,6 @@ class WhatHelps(unittest.TestCase):
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
 
-    def test_transfers_that_math_cannot_hide_are_not_to_be_started_earlier(self) -> None:
-        host = "f32[8]{0:S(5)}"
-        for sent, begin in (
-            (op("all-to-all-done.1", "all-to-all-done", 0, 21), "Send less"),
-            (op("copy-done.1", "copy-done", 0, 21, shape=host), "Keep these arrays in HBM"),
-            (op("copy-done.1", "copy-done", 0, 21, operands=f"{host} %x"), "Keep the array in HBM"),
-        ):
-            for math, lacks_math in ((10, True), (11, False)):
-                rows = bottleneck([sent, leaf(21, math, "f", stack=HERE)])["findings"]
-                (row,) = (row for row in rows if row["hlo_op"] != "f")
-                with self.subTest(begin, math=math):
-                    self.assertEqual(row["what_helps"].startswith(begin), lacks_math)
-
-    def test_advice_for_a_kernel_of_known_cost_names_its_blocks(self) -> None:
-        (row,) = bottleneck([kernel(0, 9)], "--kernel-cost", "flash=8,0")["findings"]
-        self.assertTrue(row["what_helps"].startswith("Skip blocks"))
-
-    def test_advice_for_an_fp32_matmul_is_bf16(self) -> None:
-        options = ("--peak-tflops-fp32", "2")
-        (row,) = bottleneck([matmul(0, 9, 8, 0, shape="f32[8]{0}")], *options)["findings"]
-        self.assertTrue(row["what_helps"].startswith("Multiply in bf16"))
-
     def test_fewer_bytes_are_advised_only_if_hbm_explains_40_percent_of_the_time(self) -> None:
         # A byte takes about 931.3 ps: 40 % of 2328 ps, and a twentieth of 18 626 ps.
         for dur, begin in (
@@ -278,18 +233,6 @@ class UnknownKernels(unittest.TestCase):
             ],
         )
         self.assertEqual(rows[0]["pct_of_step"], 7)
-
-    def test_top_limits_the_list_of_kernels_of_unknown_cost(self) -> None:
-        result = bottleneck(list(self.OPS), "--top", "1")
-        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["flash"])
-        tail = result["tail"]
-        self.assertEqual((tail["n_kernels_omitted"], tail["kernels_dur_ps"]), (1, 60))
-        self.assertEqual((tail["n_findings_omitted"], tail["dur_ps"]), (0, 0))
-
-    def test_kernel_of_known_cost_is_a_finding(self) -> None:
-        result = bottleneck(list(self.OPS), "--kernel-cost", "flash=8,0")
-        self.assertEqual([row["kernel"] for row in result["kernels_of_unknown_cost"]], ["other"])
-        self.assertIn("flash", [row["kernel"] for row in result["findings"]])
 
 
 class Verdict(unittest.TestCase):
@@ -369,13 +312,6 @@ class Utilization(unittest.TestCase):
             with self.subTest(first=first, again=again):
                 self.assertIn(f" {says} ", text)
                 self.assertEqual(result["mfu_at_least"] is None, first == 9)
-
-    def test_text_of_a_step_without_math_says_so_instead_of_a_time_of_0(self) -> None:
-        text = compute_breakdown.render(
-            bottleneck([op("all-reduce.1", "all-reduce", 0, 50)]), "text"
-        )
-        self.assertIn("\nThe step needs no time for math or HBM. MFU is unknown", text)
-        self.assertNotIn("The chip needs", text)
 
 
 class Recomputed(unittest.TestCase):
@@ -499,10 +435,6 @@ class OverRoof(unittest.TestCase):
                     (row["class"], row["at_roof_ps"], row["lost_ps"]), (name, *figures)
                 )
 
-    def test_note_names_an_op_without_a_source_line_by_its_key(self) -> None:
-        (note,) = notes_of_roofs(bottleneck([matmul(0, 50, 1000, 0, stack="", tf_op="f/dot:")]))
-        self.assertTrue(note.endswith(": tfop:f/dot:"), note)
-
     def test_one_percent_over_the_roof_is_tolerated(self) -> None:
         for flops, n in ((200, 0), (202, 0), (203, 1)):
             with self.subTest(flops=flops):
@@ -536,12 +468,6 @@ class Tokens(unittest.TestCase):
         result = answer(data, "bottleneck", *PEAKS, *options)
         return result["mfu"], result["tokens_per_s"]
 
-    def test_tokens_without_flops_give_a_token_rate_but_no_mfu(self) -> None:
-        data = self.on_devices((8, 1))
-        self.assertEqual(self.mfu(data), (None, None))
-        self.assertEqual(self.mfu(data, "--tokens", "5"), (None, 5e9))
-        self.assertEqual(self.mfu(data, "--tokens", "3", "--model-flops", "400"), (0.2, 3e9))
-
     def test_rates_are_those_of_a_period_with_its_pause(self) -> None:
         # Each step takes 1000 ps, and starts 4000 ps after the last one.
         ops = [matmul(4000 * i, 500, 1000, 0) for i in range(3)]
@@ -554,20 +480,6 @@ class Tokens(unittest.TestCase):
                 # In the whole capture of 9000 ps, the matrix unit needs three times 500 ps.
                 busy = 0.166667 if "all" in words else 0.125
                 self.assertEqual(result["mfu_at_least"], busy)
-
-    def test_impossible_mfu_is_a_warning(self) -> None:
-        for flops, n in (("2000", 0), ("2002", 1)):
-            result = answer(
-                trace(list(self.OPS), STEP), "bottleneck", *PEAKS, "--model-flops", flops
-            )
-            self.assertEqual(sum("is impossible" in note for note in result["notes"]), n)
-            self.assertEqual(text_of(result, "utf-8").count("impossible"), 2 * n)
-
-    def test_sentence_about_mfu_names_an_assumed_chip(self) -> None:
-        text = text_of(bottleneck([matmul(0, 500, 500, 0)]), "utf-8")
-        self.assertIn("MFU on a v7x (assumed) is at least 25.0 %", text)
-        named = bottleneck([matmul(0, 500, 500, 0)], "--chip", "v6e")
-        self.assertIn("MFU is at least 25.0 %", text_of(named, "utf-8"))
 
     def test_flops_per_token_are_divided_by_the_number_of_devices(self) -> None:
         data = self.on_devices((4, 2))

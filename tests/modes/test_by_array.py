@@ -5,7 +5,6 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
-from _breakdown.output.screen import View
 from tests.analysis.small_programs import Json, Program
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, op
@@ -13,7 +12,6 @@ from tests.builders.traffic import COPY, SIZE, SLOW, by_array, given
 from tests.builders.xspace import Op
 from tests.builders.xspace import op as event
 from tests.harness import DEMO, FULL, answer, run
-from tests.shown import text_of
 
 NARROW = array("bf16", 8, 128)
 FORWARD, BACKWARD = "jit(f)/jvp(layer)/neg:", "jit(f)/transpose(jvp(layer))/neg:"
@@ -59,19 +57,6 @@ class ByArray(unittest.TestCase):
         names = {row["name"]: row["n_arrays"] for row in merged if row["name"]}
         self.assertEqual(names, {"w[*]": 2, "b": 1})
 
-    def test_op_that_fills_an_array_before_others_update_it_does_not_make_it(self) -> None:
-        big = array("f32", 4, 8, 128)
-        program = {
-            "main": [
-                given(),
-                op("i", "constant", shape=array("s32")),
-                op("zeros", "broadcast", "i", shape=big),
-                op("put", "dynamic-update-slice", "zeros", "x", "i", "i", "i", shape=big),
-            ]
-        }
-        ran = [event("zeros", "broadcast", 0, 10), event("put", "dynamic-update-slice", 10, 10)]
-        self.assertEqual(rows(program, ran)["put"]["written_bytes"], 5 * SIZE)
-
     def test_merging_changes_no_sum(self) -> None:
         cases: list[tuple[Json, Json]] = []
         program, ran = self.layers()
@@ -84,12 +69,6 @@ class ByArray(unittest.TestCase):
                 sums = [sum(row[name] for row in found["arrays"]) for found in (apart, merged)]
                 self.assertEqual(sums[0], sums[1], name)
             self.assertLess(len(merged["arrays"]), len(apart["arrays"]))
-
-    def test_rows_and_tail_add_up_to_the_totals(self) -> None:
-        found = answer(DEMO, "by_array", "--top", "3")
-        for total, name in (("hbm_bytes", "hbm_bytes"), ("bound_ps", "dur_ps")):
-            listed = sum(row[name] for row in found["arrays"]) + found["tail"][name]
-            self.assertEqual(listed, found["totals"][total])
 
     def test_array_for_the_backward_pass_is_saved(self) -> None:
         program = {
@@ -205,25 +184,6 @@ class ByArray(unittest.TestCase):
         # A result is read after the step.
         self.assertFalse(found["all"]["never_read_whole"])
         self.assertTrue(found["picked"]["copy_of"]["is_slice"])
-
-    def test_headline_names_the_array_its_lines_and_its_time(self) -> None:
-        program = {"main": [given(), op("neg", "negate", "x"), op("out", "sine", "neg")]}
-        ran = [
-            event("neg", COPY, 0, 30, source="model.py:3"),
-            event("out", COPY, 40, 10, source="loss.py:5"),
-        ]
-        self.assertEqual(
-            by_array(program, ran, *SLOW)["headline"],
-            "f32[8,128] (4.00 KiB), made at model.py:3, is written once and read once, for"
-            " loss.py:5: 0.02 of 1.00 ns (2.0 %). All arrays of the step move 16.0 KiB through"
-            " HBM. The chip is unknown; v7x is assumed (--chip).",
-        )
-
-    def test_all_rows_of_the_text_say_where_the_array_goes(self) -> None:
-        found = answer(DEMO, "by_array", "--top", "1")
-        for shows_all in (False, True):
-            text = text_of(found, "utf-8", View(shows_all))
-            self.assertIn("made at train.py:45", text.partition("1/2 ")[2])
 
     def test_without_a_program_there_is_no_answer(self) -> None:
         outcome = run(event_without_program(), "by_array")

@@ -146,19 +146,6 @@ class OfRecords(Against):
         self.assertEqual(result["unmatched"], zero)
         self.assert_holds(record(before), record(after), result)
 
-    def test_note_counts_the_rows_that_are_printed(self) -> None:
-        """Test two lines of a library, called by one line of a model, that are in another file
-        after the change: the answer has one row for the model's line."""
-        sides = [
-            [op(i, "/me/m.py:2:0", f"{lib}:{i}:0", tf_op=f"f/{i}:") for i in (20, 30)]
-            + [op(i, f"/me/m.py:{i}:0", tf_op=f"f/{i}:", duration=150) for i in (1, 3)]
-            for lib in ("/x/site-packages/jax/b.py", "/x/site-packages/jax/c.py")
-        ]
-        result = compare(*map(record, sides))
-        lines = [row["source_user"] for row in result["rows"]]
-        self.assertEqual(sorted(lines), ["/me/m.py:1", "/me/m.py:2", "/me/m.py:3"])
-        self.assertIn("the files differ in 1 row of matched lines", " ".join(result["notes"]))
-
     def test_file_that_remains_as_a_caller_is_not_paired_with_a_new_file(self) -> None:
         """`x/a.py` still calls `z.py`, so it was not moved to `y/a.py`, which is a new file."""
         before = [op(1, "x/a.py:1:1", tf_op="f/p:")]
@@ -169,14 +156,6 @@ class OfRecords(Against):
             [(None, "x/a.py"), ("y/a.py", None), ("z.py", None)],
         )
         self.assert_holds(record(before), record(after), result)
-
-    def test_note_appears_if_more_than_5_percent_of_the_time_has_no_counterpart(self) -> None:
-        kept = op(1, "a.py:1:1", tf_op="f/x:", duration=95_000)
-        for duration, is_noted in ((5_000, False), (5_010, True)):
-            gone = op(2, "b.py:1:1", tf_op="g/y:", kind="comm", duration=duration)
-            for sides in (([kept, gone], [kept]), ([kept], [kept, gone])):
-                notes = " ".join(compare(*map(record, sides))["notes"])
-                self.assertEqual("without a counterpart" in notes, is_noted)
 
     def test_small_files_are_not_tested_for_significance(self) -> None:
         def program(factor: int) -> Program:

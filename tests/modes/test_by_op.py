@@ -12,14 +12,11 @@ from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import (
     Op,
     Space,
-    Stat,
-    StatMetadata,
     encode,
     memory_access_breakdown,
     op,
     tpu_plane,
     trace,
-    uint64,
 )
 from tests.harness import Json, answer, run
 
@@ -109,15 +106,6 @@ class Rows(unittest.TestCase):
             self.assertEqual(merged, expected[:top])
         self.assertNotIn("merged", answer(trace(ops, STEP), "by_op", "--no-merge"))
 
-    def test_op_without_a_name_is_named_after_its_hlo_text(self) -> None:
-        texts = ("not HLO at all", "", "%", "jit_f(7)", "%named = f32[] add()")
-        ops = [op("", "copy", 10 * i, 9 - i, text=text) for i, text in enumerate(texts)]
-        result = result_of(ops)
-        self.assertEqual(named(result["ops"]), ["", "not HLO at all", "jit_f(7)", "named"])
-        self.assertEqual(result["ops"][0]["n_executions"], 2)
-        found = result_of(ops, "--op", "not HLO")["op"]
-        self.assertEqual((found["text"], found["program"]), ("not HLO at all", None))
-
     def test_row_has_kind_phase_scope_and_source(self) -> None:
         row = row_of(
             op(
@@ -143,14 +131,6 @@ class Rows(unittest.TestCase):
         }
         self.assertEqual({name: row[name] for name in expected}, expected)
 
-    def test_shape_comes_from_the_hlo_text_or_else_from_the_stat(self) -> None:
-        self.assertEqual(
-            row_of(op("f", "copy", 0, 1, shape_with_layout="s8[3]"))["shape"],
-            "f32[8,128]{1,0:T(8,128)}",
-        )
-        self.assertEqual(row_of(op("f", "copy", 0, 1, text="%f", shape="s8[3]"))["shape"], "s8[3]")
-        self.assertIsNone(row_of(op("f", "copy", 0, 1, text="%f", shape_with_layout=""))["shape"])
-
 
 class Figures(unittest.TestCase):
     def test_rates_are_computed_for_an_average_execution(self) -> None:
@@ -168,18 +148,6 @@ class Figures(unittest.TestCase):
         self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (333.333, 333.333))
         self.assertIsNone(row["hbm_bytes"])
 
-    def test_rates_are_null_without_known_counts_or_without_duration(self) -> None:
-        for facts in (
-            {"flops": 0, "bytes_accessed": 0},
-            {"flops": -1, "bytes_accessed": -1},
-            {"flops": 10**9, "dur": 0},
-            # None of the bytes in the breakdown are in HBM.
-            {"flops": 0, "memory_access_breakdown": memory_access_breakdown((1, 3, 5))},
-        ):
-            duration = facts.pop("dur", 100)
-            row = row_of(matmul(0, duration, **facts))  # type: ignore[arg-type]
-            self.assertEqual((row["achieved_tflops"], row["achieved_gbps"]), (None, None), facts)
-
     def test_roof_of_a_row_is_the_sum_over_its_entries(self) -> None:
         # Two entries are limited by flops and one by bytes.
         ops = [
@@ -192,12 +160,6 @@ class Figures(unittest.TestCase):
         self.assertEqual(row["at_roof_ps"], at_roof)
         self.assertEqual(row["lost_ps"], 8_000_000 - at_roof)
         self.assertEqual(row["class"], "compute_bound")
-
-    def test_roof_of_a_row_is_null_if_an_entry_has_no_roof(self) -> None:
-        row = row_of(matmul(0, 2_000_000), matmul(2_000_000, 10, flops=0, bytes_accessed=0))
-        self.assertEqual(
-            (row["class"], row["at_roof_ps"], row["lost_ps"]), ("compute_bound", None, None)
-        )
 
     def test_class_and_roof_depend_on_kind_and_cost(self) -> None:
         for judged, name, at_roof in (
@@ -227,42 +189,6 @@ class Figures(unittest.TestCase):
         self.assertEqual((row["class"], row["achieved_tflops"]), ("memory_bound", 1000.0))
         row = row_of(op("k.3", "custom-call", 0, 10, attributes=KERNEL, flops=9))
         self.assertEqual([row[name] for name in facts[:3]], ["k", "xla", 9])
-
-    def test_declared_cost_is_used_and_noted_if_the_kernel_is_shown(self) -> None:
-        config = (
-            b'{"custom_call_config":{"cost_estimate":{"flops":"1000000","bytes_accessed":"2000"}}}'
-        )
-        program = hlo_proto.hlo_proto({"main": [instruction("k.3", "custom-call", config=config)]})
-        ops = [op("k.3", "custom-call", 0, 100, attributes=KERNEL, program_id=7)]
-        data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
-        result = answer(data, "by_op")
-        [row] = result["ops"]
-        facts = ("kernel", "cost_source", "flops", "hbm_bytes")
-        self.assertEqual([row[name] for name in facts], ["k", "declared", 10**6, 2000])
-        cost_notes = [note for note in result["notes"] if "declared cost of 1 kernel;" in note]
-        self.assertEqual(len(cost_notes), 1)
-        self.assertFalse([n for n in answer(data, "by_op", "--top=0")["notes"] if "declare" in n])
-        result = answer(data, "by_op", "--top=0", "--op=k.3")
-        self.assertTrue([note for note in result["notes"] if "declared cost of 1 kernel;" in note])
-
-    def test_one_hot_matmul_is_judged_in_the_dtype_of_its_non_boolean_operand(self) -> None:
-        fused = [
-            instruction("hot", "parameter", shape=array("pred", 8, 8)),
-            instruction("x", "parameter", shape=array("bf16", 8, 8)),
-            instruction("d", "dot", "hot", "x", shape=array("s32", 8, 8)),
-        ]
-        main = [instruction("fusion.1", "fusion", calls=["c"], shape=array("s32", 8, 8))]
-        program = hlo_proto.hlo_proto({"c": fused, "main": main})
-        # 800e6 flops in 1 µs are 800 TFLOP/s.
-        matmul_op = matmul(
-            0, 10**6, flops=800 * 10**6, name="fusion.1", shape="s32[8,8]{1,0}", program_id=7
-        )
-        data = encode(Space([tpu_plane([matmul_op], STEP), metadata_plane({7: ("f", program)})]))
-        [row] = answer(data, "by_op")["ops"]
-        facts = ("class", "dtype", "achieved_tflops")
-        self.assertEqual([row[name] for name in facts], ["compute_bound", "bf16", 800.0])
-        result = answer(data, "roofline")
-        self.assertEqual(result["groups"][0]["operand_dtypes"], {"bf16": 10**6})
 
     def test_operand_dtypes_are_those_in_memory_before_any_conversion(self) -> None:
         square = {dtype: array(dtype, 8, 8) for dtype in ("f32", "bf16", "s32", "pred")}
@@ -355,27 +281,6 @@ class OneOp(unittest.TestCase):
             self.assertEqual(result["op"], {**row, "text": text, **more, "program": None})
         self.assertNotIn("op", result_of(ops))
 
-    def test_first_thousand_executions_are_listed_in_order_of_start(self) -> None:
-        ops = [op("a", "copy", 10 * i, 5) for i in reversed(range(1200))]
-        ops.insert(7, op("a", "copy", 3, 1, flops=1))
-        found = self.one(trace(ops, STEP), "a")
-        starts = [0, 3, *range(10, 9990, 10)]
-        self.assertEqual([start for start, _ in found["executions"]], starts)
-        self.assertEqual(found["executions"][:2], [[0, 5], [3, 1]])
-        self.assertEqual((found["n_executions"], len(found["executions"])), (1201, 1000))
-
-    def test_execution_times_use_the_same_clock_as_the_step_window(self) -> None:
-        measured = {"device_offset_ps": 5000, "device_duration_ps": 70}
-        plane = tpu_plane([op("a", "copy", 20, 10)], [("s", 10, 100)])
-        names = len(plane.stat_metadata)
-        for i, (name, value) in enumerate(measured.items(), 1):
-            plane.stat_metadata.append(StatMetadata(names + i, name))
-            plane.lines[1].events[0].stats.append(Stat(names + i, uint64(value)))
-        data = encode(Space([plane]))
-        result = answer(data, "by_op", "--op", "a")
-        self.assertEqual(result["op"]["executions"], [[5000, 70]])
-        self.assertEqual(result["step_window_ps"][0], 4990)
-
     def test_fusion_has_operands_users_and_body(self) -> None:
         found = self.one(with_program([op("fusion.1", "loop fusion", 0, 10)]), "fusion.1")
         x = {"name": "x", "opcode": "parameter", "shape": "bf16[8,128]", "source_inner": "m.py:1"}
@@ -432,46 +337,6 @@ class OneOp(unittest.TestCase):
         self.assertEqual(
             [computation["name"] for computation in found["program"]["called"]], ["fused"]
         )
-
-    def test_container_has_flops_and_bytes_but_no_rates(self) -> None:
-        for category in ("while", "conditional", "call"):
-            with self.subTest(category=category):
-                ops = [op("c.1", category, 0, 50, flops=800, bytes_accessed=500)]
-                found = self.one(trace(ops, STEP), "c.1")
-                self.assertEqual((found["flops"], found["bytes_accessed"]), (800, 500))
-                self.assertEqual((found["achieved_tflops"], found["achieved_gbps"]), (None, None))
-
-    def test_lists_of_operands_users_and_instructions_are_truncated(self) -> None:
-        inner = {f"c{i}": [instruction(f"m.{i}", "add")] for i in range(30)}
-        inner["c0"] = [instruction(f"k.{i}", "add") for i in range(250)]
-        around = [
-            *(instruction(f"n.{i}", "negate") for i in range(60)),
-            instruction("big", "fusion", *(f"n.{i}" for i in range(60)), calls=list(inner)),
-            *(instruction(f"u.{i}", "negate", "big") for i in range(55)),
-        ]
-        more = {**inner, "around": around}
-        found = self.one(with_program([op("big", "custom fusion", 0, 1)], **more), "big")["program"]
-        self.assertEqual((len(found["operands"]), len(found["users"])), (50, 50))
-        self.assertEqual(len(found["called"]), 20)
-        first = found["called"][0]
-        self.assertEqual((first["n_instructions"], len(first["instructions"])), (250, 200))
-
-    def test_dynamic_and_nested_shapes_are_printed_as_in_hlo(self) -> None:
-        dynamic = hlo_proto.Shape("f32", (4, 8), dynamic=(False, True))
-        deep = tuple_of(tuple_of(array("f8e4m3fn", 2)), tuple_of(), array("token"))
-        body = [
-            instruction("a", "add", shape=dynamic),
-            instruction("b", "add", shape=deep),
-            instruction("c", "add", shape=array("u32", space=2)),
-        ]
-        data = with_program(
-            [op("g", "loop fusion", 0, 1)],
-            body=body,
-            top=[instruction("g", "fusion", calls=["body"])],
-        )
-        [called] = self.one(data, "g")["program"]["called"]
-        shapes = [row["shape"] for row in called["instructions"]]
-        self.assertEqual(shapes, ["f32[4,<=8]", "((f8e4m3fn[2]), (), token[])", "u32[]"])
 
 
 class Names(unittest.TestCase):

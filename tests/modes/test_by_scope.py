@@ -37,15 +37,6 @@ def check(case: unittest.TestCase, result: Json) -> None:
 
 
 class Tree(unittest.TestCase):
-    def test_root_is_listed_even_if_no_op_has_a_scope(self) -> None:
-        result = result_of([at(0, 10, None)])
-        [root] = result["scopes"]
-        nothing = ("n_executions", "total_dur_ps", "self_dur_ps", "depth")
-        self.assertEqual({root[name] for name in nothing}, {0})
-        self.assertEqual([root[name] for name in ("scope", "name", "pct_of_step")], ["", "", 0.0])
-        self.assertEqual([root[name] for name in ("kinds", "phases")], [{}, {}])
-        check(self, result)
-
     def test_all_phases_of_a_layer_share_a_scope(self) -> None:
         result = result_of(
             [
@@ -115,14 +106,6 @@ class NoScope(unittest.TestCase):
             [("m.py:1", "own", 35), ("p.py:9", "consumer", 20), (None, None, 0)],
         )
 
-    def test_likely_sources_are_null_without_a_program(self) -> None:
-        self.assertIsNone(self.result(with_program=False)["likely_sources"])
-
-    def test_options_do_not_change_the_time_of_ops_without_a_scope(self) -> None:
-        ops = [at(0, 5, "a/b/c:"), at(5, 7, None)]
-        for options in ((), ("--depth", "0"), ("--below", "a"), ("--below", "a/b")):
-            self.assertEqual(result_of(ops, *options)["no_scope"]["dur_ps"], 7)
-
 
 class Options(unittest.TestCase):
     OPS = (
@@ -187,18 +170,6 @@ class Options(unittest.TestCase):
                 self.assertIn(repr(options[1]), outcome.object["detail"])
                 self.assertEqual(outcome.stderr.count("\n"), 1)
 
-    def test_up_to_twenty_similar_scopes_are_listed(self) -> None:
-        ops = [at(i, 1, f"jit(f)/layer_{i}/mul:") for i in range(40)]
-        outcome = run(trace(ops, STEP), "by_scope", "--below", "layer_99")
-        names = outcome.object["available_scopes"]
-        self.assertEqual(names[:3], ["layer_9", "layer_0", "layer_1"])
-        self.assertEqual(len(names), 20)
-
-    def test_invalid_depth_is_rejected(self) -> None:
-        for depth in ("-1", "x", "1.5", "", "All"):
-            outcome = run(trace(list(self.OPS), STEP), "by_scope", f"--depth={depth}")
-            self.assertEqual(outcome.object["reason"], "bad_arguments")
-
 
 class OddPaths(unittest.TestCase):
     def test_scopes_with_unusual_characters_can_be_selected(self) -> None:
@@ -215,31 +186,6 @@ class OddPaths(unittest.TestCase):
         for row in result["scopes"]:
             again = answer(data, "by_scope", "--depth", "0", f"--below={row['scope']}")
             self.assertEqual(again["scopes"], [row])
-
-    def test_ops_with_a_path_but_no_scope_are_in_the_root(self) -> None:
-        paths = (
-            "add",
-            "add:",
-            " ",
-            ":",
-            "/",
-            "jit(f)",
-            "jit(f):",
-            "params['a/b'][0].mu:",
-            "while/mul:",
-        )
-        result = result_of([at(10 * i, 5, path) for i, path in enumerate(paths)])
-        self.assertEqual(totals(result), {"": (45, 45)})
-
-    def test_all_levels_of_a_deep_scope_can_be_shown(self) -> None:
-        deep = "jit(f)/" + "/".join(f"l{i}" for i in range(1000))
-        result = result_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")], "--depth", "all")
-        check(self, result)
-        self.assertEqual(len(result["scopes"]), 1001)
-        self.assertEqual(result["scopes"][-1]["scope"], deep.removeprefix("jit(f)/"))
-        few = result_of([at(0, 5, deep + "/mul:"), at(5, 3, "jit(f)/l0/mul:")])
-        self.assertEqual((len(few["scopes"]), few["n_scopes_omitted"]), (5, 996))
-        self.assertEqual(few["scopes"], result["scopes"][:5])
 
 
 class NoLayers(unittest.TestCase):

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shlex
-import subprocess
-import sys
 import tempfile
-import time
 import unittest
 from functools import cache
 from pathlib import Path
 
 from _breakdown.command import outcome_of
-from _proto import xplane_pb2 as pb
-from tests.builders.xspace import Line, Plane, Space, encode, op, tpu_plane
-from tests.harness import DEMO, SCRIPT, Json, Outcome, bound, run
+from tests.builders.xspace import Plane, Space, encode, op, tpu_plane
+from tests.harness import SCRIPT, Json, Outcome, run
 
 Files = dict[str, bytes]
 
@@ -74,14 +69,6 @@ def on_files(files: Files, mode: str, *options: str) -> Outcome:
         return outcome
 
 
-def piped(data: bytes, mode: str) -> Json:
-    words = [sys.executable, str(SCRIPT), "-", "--mode", mode]
-    result: Json = json.loads(
-        subprocess.run(words, input=data, capture_output=True, check=True).stdout
-    )
-    return result
-
-
 def spread(files: Files, *options: str) -> Json:
     outcome = on_files(files, "spread", *options)
     if (outcome.object["status"], outcome.status) != ("ok", 0):
@@ -89,10 +76,6 @@ def spread(files: Files, *options: str) -> Json:
     # The folder differs between calls.
     del outcome.object["trace_of_straggler"]
     return outcome.object
-
-
-def without_notes(answer: Json) -> Json:
-    return {name: value for name, value in answer.items() if name != "notes"}
 
 
 def straggler(answer: Json) -> Json | None:
@@ -127,25 +110,6 @@ class NextSteps(unittest.TestCase):
         # Records next to the traces take precedence, but other modes read the traces.
         self.assertEqual(self.commands(traces() | records()), [words])
 
-    def test_command_reads_the_slow_host_of_a_merged_file(self) -> None:
-        spaces = [pb.XSpace.FromString(a_trace(host)) for host in HOSTS]
-        for space, host in zip(spaces, HOSTS, strict=True):
-            space.planes.add(name="Task Environment")
-            space.hostnames.append(host)
-        joined = b"".join(space.SerializeToString() for space in spaces)
-        self.assertEqual(
-            self.commands({"all.xplane.pb": joined}),
-            ["F --mode bottleneck --device /device:TPU:0 --host all:h1"],
-        )
-        self.assertEqual(
-            self.commands({"all.xplane.pb": joined, "b.xplane.pb": a_trace("h0")}),
-            ["F --mode bottleneck --device /device:TPU:0 --host all:h1"],
-        )
-
-    def test_no_command_is_suggested_without_a_trace(self) -> None:
-        self.assertEqual(self.commands(records()), [])
-        self.assertEqual(self.commands(records(), *records()), [])
-
 
 class Sources(unittest.TestCase):
     def test_records_gzipped_records_and_traces_give_the_same_answer(self) -> None:
@@ -158,29 +122,6 @@ class Sources(unittest.TestCase):
         for files in (traces(), zipped, some):
             with self.subTest(files=list(files)):
                 self.assertEqual(spread(files), answer)
-
-    def test_record_takes_precedence_over_a_trace_with_the_same_name(self) -> None:
-        answer = without_notes(spread(traces()))
-        for n_records, using in ((1, "1 record"), (3, "3 records")):
-            both = spread(traces() | dict(list(records().items())[:n_records]))
-            note = f"using {using} and ignoring traces with the same names"
-            self.assertEqual(both["notes"], [note])
-            self.assertEqual(without_notes(both), answer)
-        # A trace is not read if a record has the same name.
-        answer = spread({**dict.fromkeys(traces(), b""), **records()})
-        self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 0))
-
-    def test_path_of_a_single_record_is_accepted(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, data in (
-                ("a.json", a_record("h1")),
-                ("b.json.gz", gzip.compress(a_record("h1"))),
-            ):
-                path = Path(folder, name)
-                path.write_bytes(data)
-                self.assertEqual(run(path, "spread").object["n_devices"], 2)
-                compared = run(path, "compare", "--baseline", str(path))
-                self.assertEqual(compared.object["after"]["host"], "h1")
 
     def test_newest_run_with_a_record_is_used_in_a_log_directory(self) -> None:
         """Users may keep the records and remove the traces."""
@@ -208,41 +149,6 @@ class Sources(unittest.TestCase):
             self.assertTrue(detail.startswith("neither a .xplane.pb file nor a record in"))
             self.assertTrue(detail.endswith(f"; pass {runs}, which has such a file"))
 
-    def test_json_files_that_are_not_records_are_ignored(self) -> None:
-        others = {
-            "h0.trace.json.gz": gzip.compress(b'{"traceEvents": []}'),
-            "h0.trace.json": b"",
-            "cache.json": b'{"stat": 1}',
-            "cache.json.gz": gzip.compress(b'{"status of": 1}'),
-            "stats.json": b"[1]",
-            "none.json": b"null",
-        }
-        for files in (records(), traces()):
-            self.assertEqual(spread(files | others), spread(files))
-        outcome = on_files(others, "spread")
-        self.assertEqual((outcome.object["reason"], outcome.status), ("no_xplane_pb", 0))
-
-    def test_pipes_and_device_files_are_rejected_without_reading_them(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkfifo(f"{folder}/fifo.json")
-            os.symlink("/dev/zero", f"{folder}/zero.json")
-            os.symlink("/dev/zero", f"{folder}/zero.json.gz")
-            for name in ("fifo.json", "zero.json", "zero.json.gz"):
-                for mode, *options in (("spread",), ("compare", "--baseline", str(DEMO))):
-                    start = time.monotonic()
-                    outcome = run(Path(folder, name), mode, *options)
-                    self.assertLess(time.monotonic() - start, bound(5))
-                    self.assertEqual(outcome.status, 1)
-                    self.assertEqual(outcome.object["reason"], "unreadable_record")
-                    detail = (
-                        f"{name}: byte 0: not a regular file; copy its content to a regular file"
-                    )
-                    self.assertEqual(outcome.object["detail"], detail)
-
-    def test_record_named_like_a_trace_is_rejected(self) -> None:
-        detail = on_files({"h0.xplane.pb": a_record("h0")}, "summary").object["detail"]
-        self.assertIn("not a trace but a record; pass it to --mode compare or spread", detail)
-
 
 class Options(unittest.TestCase):
     def test_host_device_and_steps_options_select_part_of_a_run(self) -> None:
@@ -258,16 +164,6 @@ class Options(unittest.TestCase):
             self.assertEqual((outcome.object["reason"], outcome.status), ("step_not_found", 1))
             detail = "--steps selects no usable step of any device"
             self.assertEqual(outcome.object["detail"], detail)
-
-    def test_device_with_an_unusual_name_can_be_selected(self) -> None:
-        name = "/device:CUSTOM:0"
-        plane = tpu_plane([op("a", "loop fusion", 0, 5)], [("0", 0, 9)], name=name)
-        data = {"h0.xplane.pb": encode(Space([plane])), "h1.xplane.pb": a_trace("h1")}
-        result = spread(data, "--device", name)
-        self.assertEqual((result["n_hosts"], result["n_devices"]), (2, 1))
-        made = json.dumps(on_files(data, "record", "--device", name, "--host", "h0").object)
-        records = {"h0.json": made.encode(), "h1.json": a_record("h1")}
-        self.assertEqual(without_notes(spread(records, "--device", name)), without_notes(result))
 
     def test_missing_host_or_device_is_rejected_and_available_names_are_listed(self) -> None:
         for files in (records(), traces()):
@@ -299,27 +195,6 @@ class Options(unittest.TestCase):
                 for name in (*other, next(name for name in files if name.startswith("h1"))):
                     self.assertIn(name, outcome.object["detail"])
                 self.assertEqual(len(outcome.stderr.splitlines()), 1)
-
-    def test_host_of_a_record_made_from_standard_input_is_named_after_the_file(self) -> None:
-        """Records made from standard input all have the host `-`."""
-        from_input = {"host": "-", "xplane_file": "-", "profile_dir": "-"}
-        records_made = {host: json.loads(a_record(host)) | from_input for host in HOSTS}
-        self.assertEqual(piped(a_trace("h1"), "record"), records_made["h1"])
-        made = {host: json.dumps(record).encode() for host, record in records_made.items()}
-        expected = spread(records())
-        plain = {f"{host}.json": data for host, data in made.items()}
-        zipped = {f"{host}.json.gz": gzip.compress(data) for host, data in made.items()}
-        mixed = {"h1.xplane.pb": a_trace("h1"), "h0.json": made["h0"], "h2.json": made["h2"]}
-        for files in (plain, zipped, mixed):
-            self.assertEqual(spread(files), expected)
-        self.assertEqual(spread(plain, "--host", "h1")["cohorts"][0]["hosts"][0]["host"], "h1")
-        # The host of a single record is named after the record's file, too.
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "one.json")
-            path.write_bytes(made["h1"])
-            self.assertEqual(run(path, "spread").object["cohorts"][0]["hosts"][0]["host"], "one")
-        result = piped(a_trace("h1"), "spread")
-        self.assertEqual(result["cohorts"][0]["hosts"][0]["host"], "-")
 
     def test_compare_selects_a_host_before_and_after(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -373,51 +248,3 @@ class Unreadable(unittest.TestCase):
                 self.assert_one_lost(rest | {"h1.json.gz": zipped[:n]}, "h1.json.gz: ")
         for data in (b"", b"no trace", a_trace("h1")[:-1]):
             self.assert_one_lost(traces() | {"h1.xplane.pb": data}, "h1.xplane.pb: byte ")
-
-    def test_reason_of_a_failed_record_is_noted(self) -> None:
-        files = records() | {"h1.json": made_of("h1", b"")}
-        self.assert_one_lost(files, "h1.xplane.pb: byte 0: the file is empty")
-        # A later version may write no reason or an unknown one.
-        for absent in ({"status": "absent"}, {"status": "absent", "reason": 1, "detail": None}):
-            self.assert_one_lost(
-                records() | {"h1.json": json.dumps(absent).encode()}, "an error instead"
-            )
-
-    def test_note_names_a_trace_without_ops(self) -> None:
-        no_tpu = encode(Space([Plane("/host:CPU")]))
-        no_ops = encode(Space([Plane(DEVICES[0], [Line("Steps")])]))
-        host_alone = "the capture is of CPU, not of a TPU; --mode anatomy lists the contents"
-        for data, reason, detail, field, there in (
-            (no_tpu, "device_not_found", host_alone, "available_devices", []),
-            (no_ops, "no_xla_ops_line", "no_xla_ops_line", "available_lines", ["Steps"]),
-        ):
-            with self.subTest(reason=reason):
-                self.assert_one_lost(traces() | {"h1.xplane.pb": data}, f"h1.xplane.pb: {detail}")
-                self.assert_one_lost(records() | {"h1.json": made_of("h1", data)}, reason)
-                for files in ({"h0.xplane.pb": data}, {"h0.xplane.pb": data, "h1.xplane.pb": data}):
-                    outcome = on_files(files, "spread")
-                    self.assertEqual((outcome.object["reason"], outcome.status), (reason, 0))
-                    self.assertEqual(outcome.object[field], there)
-
-    def test_run_without_a_readable_file_is_rejected(self) -> None:
-        failed = made_of("h0", b"")
-        for files, reason in (
-            ({"h0.xplane.pb": b"", "h1.xplane.pb": b"no trace"}, "unreadable_xplane_pb"),
-            ({"h0.json": b"", "h1.json": a_record("h1")[:99]}, "unreadable_record"),
-            ({"h0.json": failed, "h1.json": failed}, "unreadable_record"),
-            ({"h0.json": b"", "h1.xplane.pb": b""}, "unreadable_xplane_pb"),
-        ):
-            with self.subTest(files=files):
-                outcome = on_files(files, "spread")
-                self.assertEqual((outcome.object["reason"], outcome.status), (reason, 1))
-                self.assertIn("h0.", outcome.object["detail"])
-                self.assertEqual(outcome.stderr.count("\n"), 1)
-
-    def test_compare_reads_the_next_host_if_the_first_is_unreadable(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, data in (records() | {"h0.json": b""}).items():
-                Path(folder, name).write_bytes(data)
-            files = records() | {"h0.json": made_of("h0", b"")}
-            answer = on_files(files, "compare", "--baseline", folder).object
-            self.assertEqual((answer["before"]["host"], answer["after"]["host"]), ("h1", "h1"))
-            self.assertEqual(sum("cannot be read: h0.json" in n for n in answer["notes"]), 2)

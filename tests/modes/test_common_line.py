@@ -5,7 +5,6 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
-import compute_breakdown
 from tests.builders.xspace import Op, op, trace
 from tests.harness import Json, answer
 
@@ -81,21 +80,6 @@ class Warned(unittest.TestCase):
         for path in ("jit(f)/mul:", "jit(f)/attn/mul:"):
             self.assertIsNone(common([at(0, 900, path)]))
 
-    def test_package_that_separates_the_time_is_proposed(self) -> None:
-        # All layers call the package `wrap` from one line each, and `wrap` has one line for all.
-        ops = [
-            at(
-                i,
-                90,
-                "jit(f)/mul:",
-                *packages(f"model/layer.py:{i}", "wrap/call.py:7", "jax/x.py:1"),
-            )
-            for i in range(10)
-        ]
-        line = "/v/lib/python3.11/site-packages/wrap/call.py:7"
-        self.assertEqual(common(ops), (line, "--own model/"))
-        self.assertIsNone(common(ops, "--own", "model/"))
-
     def test_scopes_are_proposed_if_they_separate_the_time_at_least_as_well(self) -> None:
         for scopes, separated_by in (
             ("aabbccddee", "--own model/"),
@@ -111,28 +95,3 @@ class Warned(unittest.TestCase):
                 for i, scope in enumerate(scopes)
             ]
             self.assertEqual((common(ops) or ("", ""))[1], separated_by)
-
-
-class ScopeFirst(unittest.TestCase):
-    OPS = (
-        at(0, 60, "jit(f)/decoder/attn/mul:"),
-        at(1, 90, "jit(f)/decoder/mlp/mul:"),
-        at(2, 90, "jit(f)/decoder/mlp/mul:", *packages("jax/x.py:4")),
-        at(3, 90, "jit(f)/norm/mul:", *packages("jax/x.py:4")),
-        at(5, 400, "jit(f)/embed/mul:", *packages("jax/y.py:4")),
-    )
-
-    def test_text_shows_the_scope_before_the_line(self) -> None:
-        result = result_of("summary", self.OPS)
-        text = compute_breakdown.render(result, "text")
-        for shown in (
-            "embed, train.py:3",
-            "decoder (2 scopes), train.py:3",
-            " (2 scopes), train.py:3",
-        ):
-            self.assertIn(shown, text)
-
-    def test_headline_names_the_scope(self) -> None:
-        self.assertIn(" in embed, train.py:3", result_of("summary", self.OPS)["headline"])
-        self.assertIn(" in embed, train.py:3", result_of("by_op", self.OPS)["headline"])
-        self.assertIn(" at …/dev/train.py:3", result_of("summary", self.OPS[-1:])["headline"])

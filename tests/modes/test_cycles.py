@@ -90,13 +90,3 @@ class Records(unittest.TestCase):
         totals = found["totals"]
         self.assertEqual(totals["step_duration"]["delta_ps"], MS)
         self.assertEqual(totals["period"]["delta_ps"], MS)
-
-    def test_records_of_programs_are_not_compared_with_records_of_cycles(self) -> None:
-        old, new = self.record(SERVING), self.record(SERVING)
-        old["devices"][0]["step_source"] = "modules"
-        old["steps"][0]["name"] = "jit_sample(7)"
-        for sides in ((old, new), (new, old)):
-            found = self.compared(*sides)
-            self.assertEqual((found["status"], found["reason"]), ("absent", "unlike_steps"))
-        # A single program, merged from those of a cycle, is comparable.
-        self.assertEqual(self.compared(new, self.record(["forward"] * 5))["status"], "ok")

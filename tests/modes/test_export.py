@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
 import sqlite3
-import stat
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from _breakdown import command
 from _breakdown.modes.export import TABLES
-from _breakdown.pipeline.context import Context
-from tests.builders import hlo_proto, host_threads
-from tests.builders.drawn import device
+from tests.builders import host_threads
 from tests.builders.hostile import HOSTILE, hostile_trace
-from tests.builders.jittered import JITTERED, capture
 from tests.builders.random_xspace import PIPELINE_OPTIONS, command_line, random_case, random_options
-from tests.builders.xspace import Space, encode, memory_access_breakdown, op, tpu_plane, trace
-from tests.harness import DEMO, FULL, InFolder, Json, answer, captures, run, sampled, within
+from tests.builders.xspace import memory_access_breakdown, op, trace
+from tests.harness import DEMO, FULL, InFolder, Json, answer, run, sampled
 from tests.modes.small_steps import BF16, PEAKS, STEP, leaf, small_capture
 from tests.pages import FIELDS, GUIDE, blocks
 
@@ -176,49 +169,6 @@ class Tables(Exports):
         (names,) = self.rows("SELECT count(DISTINCT thread) FROM host_events")
         self.assertEqual(names, (2,))
 
-    def test_ops_with_equal_stacks_share_their_frames(self) -> None:
-        self.export(
-            trace(
-                [
-                    *(
-                        leaf(0, 1, "a", stack="n.py:2:2\nm.py:1:1"),
-                        leaf(1, 1, "b", stack="m.py:1:1"),
-                    ),
-                    *(leaf(2, 1, "c", stack="n.py:2:2\nm.py:1:1"), leaf(3, 1, "d")),
-                ],
-                STEP,
-            )
-        )
-        self.assertEqual(self.rows("SELECT stack FROM ops"), [(1,), (2,), (1,), (None,)])
-        self.assertEqual(
-            self.rows("SELECT * FROM frames"),
-            [(1, 0, "m.py:1:1"), (1, 1, "n.py:2:2"), (2, 0, "m.py:1:1")],
-        )
-
-    def test_gaps_are_split_by_cause(self) -> None:
-        plane = device(
-            [("f", 0, 10), ("while", 10, 60), ("f", 90, 100)],
-            (0, 100),
-            modules=[("m", 0, 70)],
-            waits=[
-                *(("barrier-cores", 15, 20), ("dependency-wait", 10, 30)),
-                *(("dependency-wait", 65, 75), ("barrier-cores", 95, 97)),
-            ],
-        )
-        self.export(encode(Space([plane])))
-        self.assertEqual(
-            self.rows("SELECT * FROM gaps"),
-            [
-                (10, 5, "dependency"),
-                (15, 5, "barrier"),
-                (20, 10, "dependency"),
-                (30, 30, "in_container"),
-                (60, 5, "in_program"),
-                (65, 10, "dependency"),
-                (75, 15, "between_programs"),
-            ],
-        )
-
     def test_all_steps_are_listed_and_the_picked_step_is_marked(self) -> None:
         data = trace([leaf(5, 5), leaf(20, 5), leaf(30, 5)], [("a", 0, 15), ("b", 15, 40)])
         self.export(data)
@@ -227,32 +177,6 @@ class Tables(Exports):
         self.export(data, "--step", "all")
         self.assertEqual(self.rows("SELECT * FROM steps"), [(*step[:-1], 0) for step in steps])
         self.assertEqual(self.rows("SELECT count(*) FROM executions"), [(3,)])
-
-    def test_durations_of_steps_are_on_the_clock_of_the_device(self) -> None:
-        self.export(capture(JITTERED))
-        durations = [row["duration_ps"] for row in answer(capture(JITTERED), "summary")["steps"]]
-        expected = [(start, dur) for (_, start, *_), dur in zip(JITTERED, durations, strict=True)]
-        self.assertEqual(durations, [dur for *_, dur in JITTERED])
-        self.assertEqual(self.rows("SELECT start_ps, dur_ps FROM steps"), expected)
-
-    def test_answer_table_has_the_printed_fields(self) -> None:
-        result = self.export(SMALL, "--chip", "v6e")
-        own = {"headline", "next_steps", "out", "bytes", "n_rows"}
-        expected = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in result.items()
-            if name not in own
-        }
-        self.assertEqual(self.rows("SELECT * FROM answer"), list(expected.items()))
-        self.assertEqual(expected["chip"], "v6e")
-
-    def test_answer_table_has_the_note_about_a_damaged_program(self) -> None:
-        plane = tpu_plane([leaf(0, 5, program_id=7)], STEP)
-        programs = hlo_proto.metadata_plane({7: ("f", b"\x0a\x7f")})
-        result = self.export(encode(Space([plane, programs])))
-        self.assertTrue(any("HLO" in note for note in result["notes"]), result["notes"])
-        ((notes,),) = self.rows("SELECT value FROM answer WHERE key = 'notes'")
-        self.assertEqual(json.loads(notes), result["notes"])
 
     def test_statements_that_create_the_database_are_documented(self) -> None:
         self.export(SMALL)
@@ -328,11 +252,6 @@ class Sums(Exports):
         )
         self.assertEqual((n_bytes, dur), (expected["hbm_bytes"], expected["bound_ps"]))
 
-    def test_sums_for_captures_equal_the_figures_of_other_modes(self) -> None:
-        for path in sampled(captures(), 1):
-            with self.subTest(path=path.name):
-                self.assert_sums_equal_figures_of_modes(path, {})
-
     def test_sums_for_random_traces_equal_the_figures_of_other_modes(self) -> None:
         n_compared = 0
         for seed in sampled(range(300), 8, 100):
@@ -363,13 +282,6 @@ class Sums(Exports):
             rows = [" | ".join(map(str, row)) for row in self.rows(query)]
             self.assertEqual(printed.splitlines(), [f"-- {row}" for row in rows], query)
 
-    def test_many_gaps_are_exported_quickly(self) -> None:
-        n = 6000
-        profile = self.write("a.xplane.pb", trace([leaf(10 * i, 5) for i in range(n)]))
-        with within(0.3):
-            result = self.export(profile)
-        self.assertEqual((result["n_rows"]["executions"], result["n_rows"]["gaps"]), (n, n - 1))
-
 
 class Names(Exports):
     def test_hostile_names_are_exported_unchanged(self) -> None:
@@ -388,28 +300,6 @@ class Names(Exports):
         self.assertEqual(len(names), 3 * len(HOSTILE))
         self.assertTrue(any(scope and "document.title" in scope for scope in scopes))
         self.assertEqual(len(self.rows("SELECT * FROM sqlite_master WHERE type = 'table'")), 9)
-
-    def test_sql_in_a_name_is_not_executed(self) -> None:
-        name = "a'); DROP TABLE ops; --"
-        self.export(trace([op("f.1", name, 0, 5, stack=f"{name}.py:1:1")], STEP))
-        self.assertEqual(
-            self.rows("SELECT category, source_inner FROM ops"), [(name, f"{name}.py:1")]
-        )
-
-    def test_path_that_is_not_utf8_is_escaped(self) -> None:
-        name = os.fsdecode(b"caf\xe9.xplane.pb")
-        try:
-            path = self.write(name, SMALL)
-        except OSError:
-            self.skipTest("the file system allows only UTF-8")
-        self.export(path)
-        (found,) = self.rows("SELECT value FROM answer WHERE key = 'xplane_file'")
-        self.assertEqual(found, ("caf\\udce9.xplane.pb",))
-
-    def test_long_name_is_not_truncated(self) -> None:
-        name = "long" * 50_000
-        self.export(trace([leaf(0, 5, name)], STEP))
-        self.assertEqual(self.rows("SELECT name FROM ops"), [(name,)])
 
 
 class Writing(Exports):
@@ -438,28 +328,6 @@ class Writing(Exports):
             self.assertEqual(path.read_bytes(), before)
         self.assertEqual(len(list(self.folder.iterdir())), 3)
 
-    def test_link_is_followed(self) -> None:
-        for target in ("step.db", "none.db"):
-            (self.folder / "link.db").symlink_to(target)
-            answer(SMALL, "export", "--out", str(self.folder / "link.db"))
-            self.assertTrue((self.folder / target).read_bytes().startswith(b"SQLite"))
-            self.assertTrue((self.folder / "link.db").is_symlink())
-            (self.folder / "link.db").unlink()
-        (self.folder / "link.db").symlink_to(self.write("notes.txt", b"the only copy"))
-        self.assert_cant_write(self.folder / "link.db", "exists and is not an export")
-
-    def test_special_files_are_rejected(self) -> None:
-        os.mkfifo(self.folder / "pipe")
-        for path in (self.folder / "pipe", self.folder, "/dev/null"):
-            self.assert_cant_write(path, "not a regular file")
-        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
-
-    def test_unwritable_paths_are_rejected(self) -> None:
-        self.assert_cant_write(self.folder / "none" / "a.db", os.strerror(errno.ENOENT))
-        self.write("file", b"")
-        self.assert_cant_write(self.folder / "file" / "a.db", os.strerror(errno.ENOTDIR))
-        self.assert_cant_write(self.folder / ("a" * 300), os.strerror(errno.ENAMETOOLONG))
-
     def test_out_option_is_rejected_if_missing_or_dangerous(self) -> None:
         for options, detail in (
             ((), "--mode export requires --out FILE, for example --out step.db"),
@@ -486,43 +354,3 @@ class Writing(Exports):
             run(SMALL, "export", "--out", str(out))
         self.assertEqual(out.read_bytes(), before)
         self.assertEqual(list(self.folder.iterdir()), [out])
-
-    def test_python_without_sqlite_is_reported(self) -> None:
-        out = self.folder / "step.db"
-        with mock.patch.dict(sys.modules, {"sqlite3": None}):
-            outcome = run(SMALL, "export", "--out", str(out))
-        self.assertEqual(outcome.object["reason"], "missing_dependency")
-        self.assertIn("built without SQLite", outcome.object["detail"])
-        self.assertEqual(list(self.folder.iterdir()), [])
-
-    def test_permissions_of_the_file_follow_the_umask(self) -> None:
-        for mask, expected in ((0o027, 0o640), (0o002, 0o664), (0o077, 0o600)):
-            before = os.umask(mask)
-            self.addCleanup(os.umask, before)
-            result = self.export(SMALL)
-            os.umask(before)
-            found = (self.folder / "step.db").stat()
-            self.assertEqual(stat.S_IMODE(found.st_mode), expected)
-            self.assertEqual(result["bytes"], found.st_size)
-
-    def test_database_is_a_single_valid_file(self) -> None:
-        self.export(SMALL)
-        self.assertEqual(self.rows("PRAGMA application_id"), [(1667392622,)])
-        self.assertEqual(self.rows("PRAGMA journal_mode"), [("delete",)])
-        self.assertEqual(self.rows("PRAGMA integrity_check"), [("ok",)])
-        self.assertEqual(len(list(self.folder.iterdir())), 1)
-
-    def test_time_beyond_64_bits_is_reported(self) -> None:
-        data = trace([leaf(0, 2**62, "a"), leaf(1, 2**62, "a"), leaf(2, 2**62, "a")])
-        outcome = run(data, "export", f"--out={self.folder}/step.db")
-        self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
-        self.assertIn("does not fit into 64 bits", outcome.object["detail"])
-        self.assertEqual(list(self.folder.iterdir()), [])
-
-    def test_progress_of_writing_is_reported(self) -> None:
-        calls: list[tuple[str, int, int]] = []
-        words = [str(DEMO), "--mode", "export", "--out", str(self.folder / "step.db")]
-        request = command.parse_command_line(words)
-        command.answered(Context(request, lambda *call: calls.append(call)))
-        writing = [call for call in calls if call[0] == "writing"]
-        self.assertEqual(writing[-1][1], writing[-1][2])

@@ -7,20 +7,13 @@ from typing import Any
 
 from tests.builders.drawn import Calls, Drawn, device, drawn_line, host, result_of
 from tests.builders.xspace import (
-    Event,
     Plane,
     Space,
     Stat,
-    bytes_field,
     encode,
-    int_field,
-    string,
-    text_field,
-    tpu_plane,
     uint64,
 )
 from tests.harness import PROFILES, answer
-from tests.modes.small_steps import leaf
 
 US = 10**6
 CAUSES = ("barrier", "dependency", "in_container", "between_programs", "in_program")
@@ -53,19 +46,10 @@ class Causes(unittest.TestCase):
         aside = device([("f", 0, 10)], (0, 100), modules=[("m", 500, 600)])
         self.assert_causes(aside, between_programs=90)
 
-    def test_headline_says_between_ops_only_of_a_step_with_ops(self) -> None:
-        for start, is_said in ((0, True), (200, False)):
-            found = result_of(device([("f", start, start + 10)], (0, 100)), options=["--step", "0"])
-            self.assertEqual("between ops" in found["headline"], is_said)
-            self.assertIn("the device is idle for", found["headline"])
-
     def test_overlapping_waits_count_once_and_only_inside_the_step(self) -> None:
         waits = [("barrier-cores", 0, 30), ("barrier-cores", 20, 40), ("barrier-cores", 95, 300)]
         plane = device([("f", 25, 35)], (10, 100), [("m", 0, 200)], waits)
         self.assert_causes(plane, barrier=25, in_program=55)
-
-    def test_step_without_gaps_has_no_causes(self) -> None:
-        self.assert_causes(device([("f", 0, 100)], (0, 100), waits=[("barrier-cores", 0, 9)]))
 
     def test_wait_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
         # The first op starts 1000 ps later on the device clock than on the trace clock, and the
@@ -149,24 +133,11 @@ class Gaps(unittest.TestCase):
         self.assertEqual(result_of(plane, host(), options=["--top", "1"])["gaps"], rows[:1])
         self.assertEqual(result_of(plane, host(), options=["--top", "0"])["gaps"], [])
 
-    def test_ten_gaps_are_shown_by_default(self) -> None:
-        plane = device([("f", 10 * i, 10 * i + 5) for i in range(12)], (0, 120))
-        self.assertEqual(len(result_of(plane)["gaps"]), 10)
-        self.assertEqual(len(result_of(plane, options=["--top", "50"])["gaps"]), 12)
-
     def test_neighbour_of_a_gap_is_the_adjacent_op_that_starts_first(self) -> None:
         ops: list[Drawn] = [("late", 5, 10), ("first", 2, 10), ("x", 20, 22), ("y", 20, 30)]
         row = result_of(device(ops, (0, 30)))["gaps"][0]
         self.assertTrue(row["after_hlo_op"].startswith("%first = "))
         self.assertTrue(row["before_hlo_op"].startswith("%x = "))
-
-    def test_gap_that_is_empty_on_the_trace_clock_has_no_window(self) -> None:
-        ops: list[Drawn] = [("a", 0, 10, 1000, 10), ("b", 10, 20, 1050, 10), ("c", 25, 30, 1065, 5)]
-        rows = result_of(device(ops, (0, 30)), host(("t", [("e", 0, 30)])))["gaps"]
-        self.assertEqual(
-            [(row["dur_ps"], row["host"]) for row in rows],
-            [(40, None), (5, [row_of("t", "e", 5, still=True)])],
-        )
 
 
 def row_of(thread: str, event: str, dur: int, *within: str, still: bool = False) -> dict[str, Any]:
@@ -224,26 +195,6 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_threads_with_the_same_name_are_merged(self) -> None:
-        threads: list[Calls] = [
-            ("pool", [("x", 110, 120), ("y", 120, 130)]),
-            ("main", [("x", 150, 155)]),
-            ("pool", [("x", 115, 135)]),
-        ]
-        self.assertEqual(
-            self.rows(*threads),
-            [row_of("pool", "x", 30), row_of("pool", "y", 10), row_of("main", "x", 5)],
-        )
-
-    def test_threads_without_a_name_are_counted_by_id(self) -> None:
-        plane = host(("", [("x", 110, 120)]), ("", [("x", 110, 120)]))
-        plane.lines[0].id, plane.lines[1].id = 1, 2**63 - 1
-        gap = 2 * US
-        found = result_of(
-            device([("f", 0, 100), ("f", 100 + gap, 200 + gap)], (0, 200 + gap)), plane
-        )
-        self.assertEqual(found["host_events"], [{"event": "x", "dur_ps": 10, "n_threads": 2}])
-
     def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_ranked_last(self) -> None:
         for calls, is_still in (
             ([("w", 0, 400)], True),
@@ -277,65 +228,6 @@ class HostRows(unittest.TestCase):
             ],
         )
 
-    def test_up_to_eight_enclosing_events_of_the_longest_occurrence_are_listed(self) -> None:
-        deep = [(f"f{i}", 50 + i, 250 - i) for i in range(12)]
-        calls = [*deep, ("poll", 105, 110), ("once", 112, 140), ("poll", 115, 135)]
-        rows = self.rows(("t", calls))
-        (poll,) = (row for row in rows if row["event"] == "poll")
-        self.assertEqual(
-            poll, row_of("t", "poll", 25, "once", *[f"f{i}" for i in range(11, 4, -1)])
-        )
-
-    def test_events_without_a_name_or_a_valid_time_are_ignored(self) -> None:
-        plane = host(("t", [("w", 110, 160), ("x", 120, 130)]))
-        (line,) = plane.lines
-        line.events += [
-            Event(99, 140, 10),
-            Event(2, 140, -10),
-            Event(2, None, 10, num_occurrences=3),
-            Event(1, 0, 5, stats=[Stat(5, string("as some events have"))]),
-        ]
-        rows = result_of(device([("f", 0, 100), ("f", 200, 300)], (0, 300)), plane)["gaps"][0][
-            "host"
-        ]
-        self.assertEqual(rows, [row_of("t", "w", 40), row_of("t", "x", 10, "w")])
-
-
-class HostEvents(unittest.TestCase):
-    def events(self, *threads: Calls, gap: int = US) -> list[tuple[str, int, int]]:
-        """Return the host events of two gaps of length `gap`; the second ends with the step."""
-        ops: list[Drawn] = [("f", 0, US), ("f", US + gap, 3 * US)]
-        rows = result_of(device(ops, (0, 3 * US + gap)), host(*threads))["host_events"]
-        return [(row["event"], row["dur_ps"], row["n_threads"]) for row in rows]
-
-    def test_simultaneous_host_events_with_the_same_name_count_once(self) -> None:
-        self.assertEqual(
-            self.events(
-                ("a", [("load", US + 10, US + 60), ("x", US + 100, US + 101)]),
-                ("b", [("load", US + 50, US + 90), ("load", 3 * US + 5, 3 * US + 10)]),
-                # This thread is merged with the other thread `b`.
-                ("b", [("load", US + 200, US + 201), ("y", 0, 5)]),
-            ),
-            [("load", 86, 2), ("x", 1, 1)],
-        )
-
-    def test_thread_whose_events_neither_begin_nor_end_in_the_gap_is_excluded(self) -> None:
-        calls = [("wait", 0, 3 * US + 40), ("x", 3 * US + 40, 3 * US + 50)]
-        self.assertEqual(self.events(("t", calls)), [("wait", 40, 1), ("x", 10, 1)])
-
-    def test_gaps_below_a_microsecond_are_excluded(self) -> None:
-        calls = "t", [("x", US + 10, US + 20)]
-        self.assertEqual(self.events(calls), [("x", 10, 1)])
-        self.assertEqual(self.events(calls, gap=US - 1), [])
-
-    def test_up_to_twenty_host_events_are_listed_by_time_and_name(self) -> None:
-        calls = [(f"e{i:02}", US + 10 * i, US + 10 * i + 5) for i in range(25)][::-1]
-        longer = ("z", US + 900, US + 906)
-        self.assertEqual(
-            self.events(("t", [*calls, longer])),
-            [("z", 6, 1), *[(f"e{i:02}", 5, 1) for i in range(19)]],
-        )
-
 
 class Unknown(unittest.TestCase):
     DEVICE = device([("f", 0, 10)], (0, 100))
@@ -346,9 +238,6 @@ class Unknown(unittest.TestCase):
         self.assertEqual(found["idle_by_cause"]["in_program"], 90)
         self.assertEqual([line for line in found["notes"] if note in line], found["notes"][:1])
 
-    def test_host_activity_is_null_without_a_host_plane(self) -> None:
-        self.assert_unknown(encode(Space([self.DEVICE])), "the file has no plane /host:CPU")
-
     def test_host_activity_is_null_if_host_and_device_times_do_not_overlap(self) -> None:
         # This host's clock counts from the epoch, so its events are long after the ops.
         later = drawn_line("t", [("x", 100, 200)], much_later := Plane("/host:CPU"))
@@ -356,25 +245,6 @@ class Unknown(unittest.TestCase):
         much_later.lines.append(later)
         for plane in (host(), host(("t", [])), host(("t", [("x", 100, 200)])), much_later):
             self.assert_unknown(encode(Space([self.DEVICE, plane])), "do not overlap")
-
-    def test_host_activity_is_known_if_host_events_overlap_with_the_capture(self) -> None:
-        # The host has no events in the gap of the first step.
-        plane = tpu_plane([leaf(0, 10), leaf(500, 10)], [("a", 0, 100), ("b", 500, 100)])
-        for start, end in ((505, 600), (500, 501), (200, 300)):
-            found = result_of(plane, host(("t", [("x", start, end)])), options=["--step", "0"])
-            self.assertEqual((found["gaps"][0]["host"], found["host_events"]), ([], []))
-
-    def test_damaged_host_plane_is_noted(self) -> None:
-        intact = encode(Space([self.DEVICE]))
-        event = bytes_field(4, int_field(1, 1) + b"\x10")
-        for inside in (
-            bytes_field(3, text_field(2, "t") + event),
-            bytes_field(3, text_field(2, "t") + bytes_field(4, b"\x0a\x01a")),
-            bytes_field(5, b"\x12\x7f"),
-        ):
-            broken = bytes_field(1, text_field(2, "/host:CPU") + inside)
-            for data in (intact + broken, broken + intact):
-                self.assert_unknown(data, "the host's plane cannot be read: byte ")
 
 
 class Captures(unittest.TestCase):
@@ -396,12 +266,3 @@ class Captures(unittest.TestCase):
                 first = gap["host"][0]
                 self.assertTrue(first["is_launching"])
                 self.assertIn(first["thread"], threads)
-
-    def test_python_lines_in_gaps_between_programs_are_listed(self) -> None:
-        # The longest gap is the wait before the first op.
-        _, *gaps = self.result("vllm-bf16", "--step", "all", "--top", "4")["gaps"]
-        for gap in gaps:
-            self.assertGreater(gap["cause"]["between_programs"], 3_000_000)
-            (engine,) = (row for row in gap["host"] if row["thread"] == "VLLM::EngineCor")
-            self.assertEqual((engine["event"], engine["still"]), ("$array.py:635 _value", True))
-            self.assertEqual(engine["within"][-1], "$tpu_runner.py:125 get_output")

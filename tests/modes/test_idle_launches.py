@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
 
 from tests.builders.drawn import Calls, drawn_line, host, result_of
 from tests.builders.xspace import Plane, Stat, StatMetadata, tpu_plane, uint64
@@ -84,20 +83,6 @@ class Launching(unittest.TestCase):
             self.assertEqual([launches for _, launches in rows].count(True), n_launching)
             self.assertEqual(len(rows), 8)
 
-    def test_threads_that_call_programs_also_count_as_launching_threads(self) -> None:
-        caller = "caller", [("PjitFunction(f)", 100, 190)]
-        worker = "worker", [("enqueue", -20, -10), ("enqueue", 150, 160)]
-        eval_thread = "eval", [("PjitFunction(g)", 100, 199)]
-        self.assertEqual(
-            self.launching(worker, caller, worker=[7, 8]), [("caller", True), ("worker", True)]
-        )
-        # A thread that both calls and launches programs takes precedence.
-        one_thread = "caller", [("PjitFunction(f)", -20, -10), ("PjitFunction(f)", 150, 160)]
-        self.assertEqual(
-            self.launching(eval_thread, one_thread, caller=[7, 8]),
-            [("caller", True), ("eval", False)],
-        )
-
 
 class Period(unittest.TestCase):
     STEPS = (("0", 0, 100), ("1", 150, 100), ("2", 320, 100))
@@ -121,9 +106,3 @@ class Period(unittest.TestCase):
         plane = tpu_plane([leaf(0, 50)], self.STEPS)
         whole = {"n_steps": 3, "dur_ps": 420, "in_no_step_ps": 120, "in_no_step_pct": 28.571}
         self.assertEqual(result_of(plane)["capture"], whole)
-
-    def test_capture_without_steps_has_no_time_outside_of_steps(self) -> None:
-        none: dict[str, Any] = {"n_steps": 0, "dur_ps": 0, "in_no_step_ps": 0}
-        self.assertEqual(
-            result_of(tpu_plane([leaf(0, 50)]))["capture"], none | {"in_no_step_pct": None}
-        )

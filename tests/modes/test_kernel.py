@@ -6,12 +6,10 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from tests.builders import hlo_proto
-from tests.builders.drawn import Drawn, drawn_line, traced
-from tests.builders.xspace import Op, Space, encode, tpu_plane
+from tests.builders.drawn import Drawn, traced
+from tests.builders.xspace import Op
 from tests.harness import Json, answer, run
-from tests.modes.small_steps import PEAKS, STEP, column, kernel, leaf
-from tests.shown import text_of
+from tests.modes.small_steps import PEAKS, column, kernel, leaf
 
 NO_REGIONS = "the capture has no regions inside kernels"
 
@@ -108,23 +106,6 @@ class Regions(unittest.TestCase):
             self.assertIsNone(row[field])
         self.assertTrue(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
-    def test_note_about_missing_regions_is_omitted_if_any_kernel_has_regions(self) -> None:
-        result = result_of([kernel(0, 100), kernel(100, 50, "other.1")], [("a", 10, 20)])
-        self.assertEqual([row["regions"] is None for row in result["kernels"]], [False, True])
-        self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
-
-    def test_region_without_a_name_is_listed_as_none(self) -> None:
-        plane = tpu_plane([kernel(0, 100)], STEP)
-        plane.lines.append(drawn_line("XLA TraceMe", [("a", 10, 20)], plane))
-        plane.event_metadata.pop()
-        [row] = answer(encode(Space([plane])), "kernel")["kernels"]
-        self.assertEqual(tree(row), [("<none>", 0, 1, 10)])
-
-    def test_regions_are_summed_over_all_steps(self) -> None:
-        ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
-        self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
-        self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])
-
 
 class Waiting(unittest.TestCase):
     def row(self, *regions: Drawn) -> Json:
@@ -160,10 +141,6 @@ class Waiting(unittest.TestCase):
         )
         self.assertEqual((row["computing_ps"], row["waiting_ps"]), (84, 46))
 
-    def test_computing_is_null_without_a_body(self) -> None:
-        self.assertIsNone(self.row(("ep_wait_in", 0, 50))["computing_ps"])
-        self.assertEqual(self.row(("ep_run_kernel", 0, 0))["computing_ps"], 0)
-
 
 class Clocks(unittest.TestCase):
     def test_regions_are_placed_on_the_device_clock(self) -> None:
@@ -175,11 +152,6 @@ class Clocks(unittest.TestCase):
         )["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 30), ("b", 1, 1, 5)])
         self.assertEqual(row["total_dur_ps"], 90)
-
-    def test_device_times_of_regions_are_ignored_on_the_trace_clock(self) -> None:
-        result = result_of([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
-        self.assertEqual(result["clock"], "trace")
-        self.assertEqual(tree(result["kernels"][0]), [("a", 0, 1, 20)])
 
     def test_region_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
         # The kernel begins 1000 ps later on the device clock than on the trace clock, and ends
@@ -232,17 +204,6 @@ class Rows(unittest.TestCase):
         self.assertIn("the step runs no kernels", " ".join(result["notes"]))
         self.assertFalse(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
-    def test_kernels_without_a_name_share_a_row(self) -> None:
-        """Test kernels without a name: the compiler names them after the opcode."""
-        ops = [kernel(0, 10, "custom-call.3"), kernel(10, 20, "custom-call.12.cloned")]
-        [row] = result_of(ops, [("a", 0, 5)])["kernels"]
-        self.assertEqual((row["kernel"], row["n_ops"]), ("custom-call", 2))
-        self.assertEqual(tree(row), [("a", 0, 1, 5)])
-
-    def test_op_with_an_incomplete_text_is_not_a_kernel(self) -> None:
-        text = 'f32[8] custom-call(f32[8] %x), custom_call_target="tpu_custom_call"'
-        self.assertEqual(result_of([kernel(0, 10, text=text)])["kernels"], [])
-
     def test_roof_of_a_kernel_with_a_given_cost_is_summed_over_its_ops(self) -> None:
         # The peak is 2 flops per picosecond.
         result = result_of(self.OPS, options=[*PEAKS, "--kernel-cost", "flash=20,0,bf16"])
@@ -250,18 +211,6 @@ class Rows(unittest.TestCase):
         self.assertEqual((flash["flops"], flash["cost_source"]), (20, "user"))
         self.assertEqual((flash["at_roof_ps"], flash["lost_ps"]), (30, 150))
         self.assertIsNone(result["kernels"][0]["at_roof_ps"])
-
-    def test_vmem_sizes_come_from_the_program(self) -> None:
-        config = (
-            b'{"used_scoped_memory_configs": [{"memory_space": "1", "size": "4096"}],'
-            b'"scoped_memory_configs": [{"memory_space": "1", "size": "8192"}]}'
-        )
-        call = hlo_proto.op("flash.3", "custom-call", config=config)
-        program = hlo_proto.hlo_proto({"main": [call]})
-        ops = [kernel(0, 10, program_id=7), kernel(10, 5, "other.1", program_id=7)]
-        flash, other = result_of(ops, program=program)["kernels"]
-        self.assertEqual((flash["vmem_used_bytes"], flash["vmem_limit_bytes"]), (4096, 8192))
-        self.assertEqual((other["vmem_used_bytes"], other["vmem_limit_bytes"]), (None, None))
 
 
 class Asked(unittest.TestCase):
@@ -281,41 +230,6 @@ class Asked(unittest.TestCase):
     def test_row_of_an_op_has_only_its_own_regions(self) -> None:
         rows = result_of(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
-
-    def test_name_of_an_op_selects_only_this_op(self) -> None:
-        self.assertEqual(self.ops("flash.4"), [("flash.4", 50)])
-        self.assertEqual(self.ops("%flash.3"), [("flash.3", 130)])
-
-    def test_headline_and_text_name_the_op(self) -> None:
-        for name, headline in (
-            ("flash", "The costliest op of kernel flash is flash.3 at m.py:3: 0.13 of 1.00 ns"),
-            ("flash.4", "The costliest op of kernel flash is flash.4 at m.py:4: 0.05 of 1.00 ns"),
-        ):
-            for top in ("1", "10"):
-                options = ["--kernel", name, "--top", top]
-                result = result_of(Rows.OPS, options=options)
-                self.assertIn(headline, result["headline"])
-                self.assertIn("The op's flops", result["headline"])
-                self.assertIn(result["kernels"][0]["hlo_op"], text_of(result, "utf-8"))
-        result = result_of(Rows.OPS)
-        self.assertIn("The costliest kernel is other: 0.2 of 1.00 ns", result["headline"])
-        self.assertNotIn("other.1", text_of(result, "utf-8"))
-
-    def test_unique_prefix_of_a_kernel_takes_precedence_over_ops(self) -> None:
-        self.assertEqual(self.ops("ot"), [("other.1", 200)])
-        result = result_of(Rows.OPS, options=["--kernel", "fl"])
-        self.assertIn("--kernel fl: using flash, the only name with this prefix", result["notes"])
-        self.assertEqual(len(result["kernels"]), 2)
-
-    def test_unique_prefix_of_an_op_is_used_if_it_matches_no_kernel(self) -> None:
-        ops = [kernel(0, 10, "aa.12"), kernel(10, 10, "ab.1")]
-        rows = result_of(ops, options=["--kernel", "aa.1"])["kernels"]
-        self.assertEqual(column(rows, "hlo_op"), ["aa.12"])
-
-    def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
-        ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
-        result = result_of(ops, options=["--kernel", "flash.3"])
-        self.assertEqual(column(result["kernels"], "total_dur_ps"), [20, 10])
 
     def test_unknown_and_ambiguous_names_are_rejected(self) -> None:
         for name in ("nowhere", "", "flash.", "f.1"):

@@ -11,7 +11,6 @@ from tests.builders.llo import (
     LOAD,
     NO_REGISTER,
     STORE,
-    at_bundle,
     at_region,
     branch,
     loop,
@@ -24,7 +23,6 @@ from tests.builders.llo import (
 )
 from tests.harness import Json, answer
 from tests.modes.small_steps import column, kernel
-from tests.shown import text_of
 
 NAME = "jit_f(3)::flash.3"
 REGION = 1 << 27
@@ -104,14 +102,6 @@ class Measured(unittest.TestCase):
         row = row_of(data, [(1, 0), (2, 100), (1, 170), (2, 270), (1, 340), (2, 350)])
         self.assertEqual(lines(row), {"k.py:1": 210, "k.py:2": 70 + 70 + 25, "vector": 25})
 
-    def test_one_marker_in_a_loop_is_enough(self) -> None:
-        code = region(0, 20, loop(0, 20, work(1, 9), work(2, 19), trips=3))
-        data = schedule(
-            code, sources=[source(A, ids=[1]), source(B, ids=[2])], marks=[at_region(1, 10)]
-        )
-        row = row_of(data, [(1, 100), (1, 200), (1, 300)])
-        self.assertEqual(lines(row), {"k.py:1": 200, "k.py:2": 200})
-
     def test_body_of_an_if_counts_as_skipped_if_the_time_is_too_short_for_it(self) -> None:
         wait = work(4, 30, DMA_WAIT, registers=NO_REGISTER)
         code = region(0, 60, work(1, 19), branch(20, 22, 42, wait, work(2, 41)), work(3, 59))
@@ -180,13 +170,6 @@ class Measured(unittest.TestCase):
         row = row_of(data, [(1, 100), (2, 150), (1, 200), (2, 250)])
         # From bundle 0 to 10, then in the inner loop, then from bundle 15 to 40.
         self.assertEqual(lines(row), {"k.py:1": 100 + 120, "k.py:2": 150 + 30})
-
-    def test_two_markers_in_one_bundle_are_no_turn_of_a_loop(self) -> None:
-        code = region(0, 40, loop(0, 40, work(1, 9), work(2, 39)))
-        marks = [at_region(1, 10), *scope(1, "part", 10, 30)]
-        data = schedule(code, sources=[source(A, ids=[1]), source(B, ids=[2])], marks=marks)
-        row = row_of(data, [(1, 100)], regions=[("part", 120, 300)])
-        self.assertEqual(lines(row), {"k.py:1": 100, "k.py:2": 300})
 
     def test_marker_in_a_skipped_if_is_not_lost(self) -> None:
         code = region(
@@ -282,17 +265,6 @@ class Measured(unittest.TestCase):
         row = row_of(straight(), [(1, 0), (2, 30), (3, 90)])
         self.assertEqual(lines(row), {"k.py:2": 310, "k.py:1": 60, "scalar": 30})
 
-    def test_way_that_takes_long_and_passes_another_marker_is_unknown(self) -> None:
-        ids = [
-            (REGION | number, at)
-            for number, at in ((1, 0), (2, 100), (3, 300), (1, 400), (3, 1300))
-        ]
-        ops = [kernel(0, 400), kernel(400, 1000)]
-        [row] = answer(traced_kernels(ops, [(NAME, straight())], ids), "kernel")["kernels"]
-        # In the second run, the marker at bundle 10 is lost: 30 bundles take 900 ps instead of 300.
-        found = lines(row)
-        self.assertEqual(found, {"unknown": 600, "k.py:1": 400, "scalar": 200, "k.py:2": 200})
-
     def test_time_between_markers_without_a_way_is_unknown(self) -> None:
         # No loop leads back from bundle 30 to bundle 10.
         row = row_of(straight(), [(1, 0), (2, 50), (3, 150), (2, 250), (3, 350)])
@@ -321,16 +293,6 @@ class Measured(unittest.TestCase):
         self.assertEqual(lines(row)["unknown"], 50)
         self.assertEqual(sum(lines(row).values()), 450)
 
-    def test_op_without_markers_is_unknown_if_another_op_of_the_kernel_has_markers(self) -> None:
-        names = NAME, "jit_f(3)::flash.4"
-        data = traced_kernels(
-            [kernel(0, 400), kernel(400, 50, "flash.4")],
-            [(name, straight()) for name in names],
-            [(REGION | 1, 0), (REGION | 2, 100), (REGION | 3, 300)],
-        )
-        [row] = answer(data, "kernel")["kernels"]
-        self.assertEqual((row["lines_are"], lines(row)["unknown"]), ("measured", 50))
-
     def test_markers_that_the_schedule_lacks_and_other_events_are_ignored(self) -> None:
         data = traced_kernels(
             [kernel(0, 400)],
@@ -339,21 +301,6 @@ class Measured(unittest.TestCase):
         )
         data = data.replace(b"bundle.134217737", b"something.400001")
         self.assertEqual(lines(answer(data, "kernel")["kernels"][0])["k.py:1"], 200)
-
-    def test_every_tenth_bundle_with_a_marker_gives_times_but_no_use_of_units(self) -> None:
-        marks = [at_bundle(number) for number in (4, 0, 10, 20, 30)]
-        data = schedule(
-            region(0, 40, work(1, 9), work(2, 39)),
-            sources=[source(A, ids=[1]), source(B, ids=[2])],
-            marks=marks,
-            n_rows=44,
-        )
-        markers = [(0, 0), (10, 100), (20, 220), (30, 300)]
-        row = answer(traced_kernels([kernel(0, 400)], [(NAME, data)], markers), "kernel")[
-            "kernels"
-        ][0]
-        self.assertEqual(lines(row), {"k.py:1": 100, "k.py:2": 300})
-        self.assertEqual(lines(row, "usage"), {"k.py:1": None, "k.py:2": None})
 
 
 class Usage(unittest.TestCase):
@@ -416,17 +363,6 @@ class Static(unittest.TestCase):
         )
         self.assertTrue(any("time by line is static" in note for note in result["notes"]))
 
-    def test_ops_of_a_kernel_count_with_their_own_time(self) -> None:
-        first = schedule(region(0, 9, work(1, 8)), sources=[source(A, ids=[1])])
-        second = schedule(region(0, 5, work(1, 4)), sources=[source(B, ids=[1])])
-        data = traced_kernels(
-            [kernel(0, 300), kernel(300, 100, "flash.4"), kernel(400, 100, "flash.5")],
-            [(NAME, first), ("jit_f(3)::flash.4", second)],
-        )
-        [row] = answer(data, "kernel")["kernels"]
-        shares = {"k.py:1": 60, "k.py:2": 20, "unknown": 20}
-        self.assertEqual(lines(row, "pct_of_kernel"), shares)
-
     def test_lines_of_two_ops_of_a_kernel_are_one_row(self) -> None:
         first = schedule(region(0, 9, work(1, 8)), sources=[source(A, ids=[1], scope="s")])
         second = schedule(region(0, 5, work(1, 4)), sources=[source(A, ids=[1], scope="t")])
@@ -467,44 +403,6 @@ class Rows(unittest.TestCase):
         [row] = result_of(straight(), (), "--top", "1")["kernels"]
         self.assertEqual(row["lines_tail"]["dur_ps"], None)
 
-    def test_headline_names_the_costliest_line_and_spilled_registers(self) -> None:
-        spill = work(4, 12, STORE, registers=NO_REGISTER, spill=True)
-        for n_stores, is_told in ((19, True), (20, False)):
-            others = [work(9 + i, 39, STORE, registers=NO_REGISTER) for i in range(n_stores - 1)]
-            code = region(0, 40, work(1, 9, registers=2), work(2, 29), work(3, 39), spill, *others)
-            data = schedule(code, sources=[source(A, ids=[2])], used=USED)
-            result = result_of(data, (), "--chip", "v6e")
-            sentence = f"1 of its {n_stores} vector stores only spill registers (4.00 KiB)."
-            self.assertEqual(sentence in result["headline"], is_told)
-            said = (
-                "Line k.py:1 takes at least 42.5 % of its schedule, its busiest unit (MXU) at 100 %"
-            )
-            self.assertIn(said, result["headline"])
-            self.assertIn(f"1 of {n_stores} vector stores only spill", text_of(result, "utf-8"))
-
-    def test_text_says_what_rows_without_a_line_are(self) -> None:
-        code = region(
-            0,
-            40,
-            work(1, 9, registers=2),
-            work(2, 19),
-            work(3, 29, LOAD, spill=True),
-            work(4, 39, DMA_WAIT, registers=NO_REGISTER),
-        )
-        marks = [at_region(1, 0), at_region(2, 30), *scope(1, "ep_wait_in", 0, 1)]
-        result = result_of(
-            schedule(code, marks=marks), [(1, 20), (2, 120)], regions=[("ep_wait_in", 0, 20)]
-        )
-        shown = text_of(result, "utf-8")
-        for label in (
-            "(wait: ep_wait_in)",
-            "(wait for a copy elsewhere)",
-            "(scalar work, starts of copies)",
-            "(vector work without a line)",
-            "(spilled registers)",
-        ):
-            self.assertIn(label, shown)
-
 
 class Missing(unittest.TestCase):
     def notes(self, *schedules: tuple[str, bytes], ops: Sequence[Any] = (), **more: Any) -> str:
@@ -523,10 +421,6 @@ class Missing(unittest.TestCase):
         for data in (good[: len(good) // 2], b"\xff" * 50, b""):
             self.assertIn("the schedule of flash.3 can't be read: ", self.notes((NAME, data)))
 
-    def test_schedules_of_equal_names_are_not_used(self) -> None:
-        twice = (NAME, straight()), ("jit_f(4)::flash.3", straight())
-        self.assertIn("the capture has 2 schedules of ops named flash.3", self.notes(*twice))
-
     def test_program_of_the_op_selects_the_schedule(self) -> None:
         data = traced_kernels(
             [kernel(0, 400, program_id=7)],
@@ -535,22 +429,3 @@ class Missing(unittest.TestCase):
         )
         [row] = answer(data, "kernel")["kernels"]
         self.assertEqual(row["schedule"]["n_bundles"], 9)
-
-    def test_schedule_without_sources_gives_a_note(self) -> None:
-        result = result_of(schedule(region(0, 9, work(1, 8))))
-        self.assertEqual(lines(result["kernels"][0], "pct_of_kernel"), {"vector": 100})
-        self.assertTrue(any("have no source lines" in note for note in result["notes"]))
-        result = result_of(straight())
-        self.assertFalse(any("have no source lines" in note for note in result["notes"]))
-
-    def test_schedules_beyond_a_limit_are_left_out(self) -> None:
-        # The first schedule is read, whatever its size.
-        padding = b"\x9a\x06" + b"\x80\x80\x80\x05" + bytes(5 << 21)
-        data = traced_kernels(
-            [kernel(0, 100), kernel(100, 300, "other.1")],
-            [(NAME, straight()), ("jit_f(3)::other.1", straight() + padding)],
-        )
-        result = answer(data, "kernel")
-        self.assertEqual([row["lines_are"] for row in result["kernels"]], ["static", None])
-        notes = " ".join(result["notes"])
-        self.assertIn("the schedule of flash.3 is left out, to save time", notes)

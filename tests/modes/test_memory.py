@@ -21,7 +21,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, OFFLOADING, Json, answer, run
+from tests.harness import DEMO, Json, answer, run
 
 BOUND = "the peak is an upper bound: "
 DAMAGED = "the program's HLO can't be read: "
@@ -141,22 +141,6 @@ class Lasting(MemoryTest):
             + whole(5, 16, color=1),
         )
 
-    def test_allocation_is_described_by_its_parameter_or_its_largest_buffer(self) -> None:
-        for expected, made_by in (
-            ("x", [(5, 8, Y), (4, 1, X), (3, 9, Z)]),
-            ("z", [(5, 8, Y), (3, 9, Z)]),
-            ("z", [(5, 8, Y), (3, 8, Z)]),
-            ("y", [(2, 8, Y), (3, 8, Z)]),
-            (None, []),
-        ):
-            with self.subTest(made_by=made_by):
-                places = [(i, 0, size) for i, size, _ in made_by]
-                buffers = b"".join(buffer(*facts) for facts in made_by)
-                result = self.assert_peak(
-                    9, buffers + allocation(0, 9, *places, live_out=True), [9]
-                )
-                self.assertEqual(rows(result, "hlo_op"), [expected])
-
 
 class Heap(MemoryTest):
     """Test buffers that share the temporary memory."""
@@ -195,17 +179,6 @@ class Heap(MemoryTest):
                 result = self.assert_peak(sum(live), buffers + heaps, live)
                 self.assertEqual(rows(result, "hlo_op")[0], "y")
 
-    def test_heap_events_of_buffers_outside_of_hbm_heaps_are_ignored(self) -> None:
-        self.assert_peak(
-            9,
-            whole(5, 1, parameter=0)
-            + buffers_of({1: 8, 2: 16, 3: 32})
-            + heap(8, 1)
-            + allocation(2, 64, (2, 0, 16), color=1)
-            + heap_trace(*((ALLOC, i, "y", 0) for i in (3, 2, 1, 5))),
-            [8, 1],
-        )
-
     def test_peaks_of_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):
@@ -221,28 +194,6 @@ class Heap(MemoryTest):
                 )
                 self.assertEqual(result["peak_at"]["hlo_op"], "z")
                 self.assertEqual(len([n for n in result["notes"] if n.startswith(BOUND)]), 1)
-
-    def test_peak_of_equally_large_heaps_is_at_the_first_heap(self) -> None:
-        result = self.assert_peak(
-            16,
-            buffers_of({1: 8, 2: 8})
-            + heap(8, 1)
-            + heap(8, 2, number=91)
-            + heap_trace((ALLOC, 1, "y", 0), (ALLOC, 2, "z", 0)),
-        )
-        self.assertEqual(result["peak_at"]["hlo_op"], "y")
-
-    def test_peaks_of_several_heap_traces_of_one_allocation_are_summed(self) -> None:
-        result = self.assert_peak(
-            24,
-            buffers_of({1: 8, 2: 16})
-            + heap(24, 1, 2)
-            + heap_trace()
-            + heap_trace((ALLOC, 1, "y", 0))
-            + heap_trace((ALLOC, 2, "z", 0)),
-            [16, 8],
-        )
-        self.assertEqual(len([n for n in result["notes"] if n.startswith(BOUND)]), 1)
 
     def test_heap_without_a_trace_counts_in_full(self) -> None:
         result = self.assert_peak(20, buffers_of({1: 8, 2: 9}) + heap(20, 1, 2), [20])
@@ -294,9 +245,6 @@ class Contradictions(MemoryTest):
             with self.subTest(why):
                 self.assert_absent("no_buffer_assignment", traced(buffers), why)
 
-    def test_missing_assignment_causes_no_note(self) -> None:
-        self.assert_absent("no_buffer_assignment", traced(None))
-
     def test_answer_is_absent_without_a_program(self) -> None:
         plane = tpu_plane([op("y", "loop fusion", 100, 10, program_id=7)], [("s", 90, 200)])
         nameless = tpu_plane([op("y", "loop fusion", 100, 10)], [("s", 90, 200)])
@@ -307,21 +255,6 @@ class Contradictions(MemoryTest):
             ([plane, metadata_plane({7: ("f", b"no program")})], "f"),
         ):
             self.assert_absent("no_program", encode(Space(planes)), note)
-
-    def test_damage_in_other_programs_is_ignored(self) -> None:
-        program = hlo_proto.hlo_proto({"main": list(MAIN)}, buffers=whole(1, 8, parameter=0)
-                                      + heap(8, 2) + buffer(2, 8, Y)
-                                      + heap_trace((ALLOC, 2, "y", 0)))  # fmt: skip
-        ops = [
-            op("y", "loop fusion", 100, 10, program_id=7),
-            op("z", "loop fusion", 120, 5, program_id=8),
-            op("z.w", "while", 120, 5, program_id=9),
-        ]
-        broken = {i: (f"jit_g({i})", b"no program") for i in (8, 9)}
-        programs = metadata_plane({7: ("jit_f(7)", program), **broken})
-        result = answer(encode(Space([tpu_plane(ops, [("s", 90, 200)]), programs])), "memory")
-        self.assertEqual((result["program"]["name"], result["peak_bytes"]), ("jit_f(7)", 16))
-        self.assertEqual([line for line in result["notes"] if line.startswith(DAMAGED)], [])
 
 
 class Rows(MemoryTest):
@@ -441,24 +374,6 @@ class Padding(MemoryTest):
             ],
         )
 
-    def test_total_padding_includes_buffers_omitted_by_top(self) -> None:
-        buffers = buffer(1, 32, X) + allocation(0, 32, (1, 0, 32), parameter=0)
-        result = result_of(buffers, "--top", "0", main=self.SHAPED)
-        self.assertEqual(result["padding_bytes"], 20)
-        result = result_of(
-            buffer(1, 8, Y) + allocation(0, 8, (1, 0, 8), constant=True), main=self.SHAPED
-        )
-        self.assertIsNone(result["padding_bytes"])
-
-    def test_largest_buffers_of_the_demo_have_the_expected_padding(self) -> None:
-        # Tiles of 8 rows pad 2047 rows to 2048.
-        largest, *others = answer(DEMO, "memory")["buffers"][:3]
-        self.assertEqual(largest["shape"], "f32[4,2047,16000]")
-        self.assertEqual(largest["padding_bytes"], 4 * (2048 - 2047) * 16000 * 4)
-        for logits in others:
-            self.assertEqual(logits["shape"], "bf16[4,2047,16000]")
-            self.assertEqual(logits["padding_bytes"], 4 * (2048 - 2047) * 16000 * 2)
-
     def test_non_default_memories_are_summed_by_color(self) -> None:
         result = result_of(
             whole(1, 4, parameter=0)
@@ -483,13 +398,6 @@ class PeakAt(MemoryTest):
             "tf_op": "jit(f)/add:",
         }
         self.assertEqual(result["peak_at"], expected)
-
-    def test_peak_at_an_unknown_instruction_has_only_a_name(self) -> None:
-        ran = (*RUN, op("other", "loop fusion", 120, 10))
-        result = result_of(self.BUFFERS + heap_trace((ALLOC, 1, "gone", 0)), ran=ran)
-        nothing = dict.fromkeys(("source_inner", "source_is", "tf_op"))
-        self.assertEqual(result["peak_at"], {"hlo_op": "gone", **nothing})
-        self.assertIsNone(result_of(self.BUFFERS + heap_trace((ALLOC, 1, "", 0)))["peak_at"])
 
 
 class Real(MemoryTest):
@@ -519,11 +427,3 @@ class Real(MemoryTest):
         )
         arguments = [row["argument"] for row in result["by_argument"]]
         self.assertEqual(arguments, ["m", "v", "w", "tok", None])
-
-    def test_peak_of_the_offloading_capture_equals_the_peak_in_the_memory_viewer(self) -> None:
-        path = OFFLOADING
-        if not path.exists():
-            self.skipTest("the capture is not available")
-        result = answer(path, "memory")
-        self.assert_answer(result, 20_480 * 2**20 + 32, 21_474_934_816)
-        self.assertEqual(rows(result, "bytes"), [5 << 30] * 4 + [32])

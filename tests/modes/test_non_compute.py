@@ -59,11 +59,6 @@ class NonCompute(unittest.TestCase):
         alone = answer(trace([op("x", "copy", 0, 4)], STEP), "non_compute")["totals"]
         self.assertIsNone(alone["non_compute_pct_of_compute"])
 
-    def test_note_about_stalls_is_omitted_without_stalls(self) -> None:
-        ops = [op("slice-done.1", "async-done", 0, 1), op("z", "all-reduce", 5, 5)]
-        result = answer(trace(ops, STEP), "non_compute", "--include-comm")
-        self.assertNotIn(STALLS, result["notes"])
-
     def test_key_of_a_stall_contains_the_category_as_written_in_the_trace(self) -> None:
         rows = self.result()["by_source_within_category"]
         self.assertEqual(
@@ -74,38 +69,6 @@ class NonCompute(unittest.TestCase):
             column(rows, "hlo_category", "agg_key")[3],
             (STALL, "<no source>:collective-permute-done"),
         )
-
-    def test_categories_count_groups_in_total_and_by_kind_of_key(self) -> None:
-        rows = {row["hlo_category"]: row for row in self.result()["by_category"]}
-        self.assertEqual(rows["copy"]["n_groups"], 2)
-        self.assertEqual(rows["copy"]["agg_key_coverage"], {"stack": 2, "tf_op": 0, "no_source": 0})
-        self.assertEqual(rows[STALL]["n_groups"], 2)
-        self.assertEqual(rows[STALL]["n_executions"], 2)
-        self.assertEqual(
-            [rows[STALL][f"{k}_dur_ps"] for k in ("total", "min", "max", "avg")], [10, 2, 8, 5]
-        )
-
-    def test_ops_with_the_same_source_share_a_group(self) -> None:
-        ops = [op(f"c.{i}", "copy", 10 * i, 5, stack=HERE) for i in range(3)]
-        result = answer(trace(ops, STEP), "non_compute")
-        self.assertEqual(column(result["by_category"], "n_groups", "n_executions"), [(1, 3)])
-        self.assertEqual(column(result["by_source_within_category"], "n_executions"), [3])
-
-    def test_up_to_four_shapes_are_listed_as_written_in_the_trace(self) -> None:
-        ops = [
-            op(
-                "x",
-                "copy",
-                2 * i,
-                1,
-                shape=f"f32[{i}]{{0:T(8)}}",
-                operands=f"(), s8[{i}]{{0:S(1)}} %a",
-            )
-            for i in (0, 1, 2, 2, 3, 4)
-        ]
-        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
-        self.assertEqual(row["shapes_out"], [f"f32[{i}]{{0:T(8)}}" for i in range(4)])
-        self.assertEqual(row["shapes_in"], [f"s8[{i}]{{0:S(1)}}" for i in range(4)])
 
     def test_time_of_ops_that_change_dtype_or_layout_is_summed(self) -> None:
         # A change is null if dtypes or layouts cannot be compared.
@@ -131,14 +94,3 @@ class NonCompute(unittest.TestCase):
                     for end in ("change", "change_dur_ps")
                 ]
                 self.assertEqual(tuple(row[key] for key in keys), expected)
-
-    def test_tuple_shape_is_shown_in_full(self) -> None:
-        shape = "(f32[2]{0}, /*index=1*/u32[]{:S(2)})"
-        ops = [op("x", "copy-start", 0, 1, shape=shape, operands="f32[2]{0} %a")]
-        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
-        self.assertEqual((row["shapes_in"], row["shapes_out"]), (["f32[2]{0}"], [shape]))
-
-    def test_op_without_a_text_has_no_shapes(self) -> None:
-        ops = [op("x", "copy", 0, 1, text="")]
-        (row,) = answer(trace(ops, STEP), "non_compute")["by_source_within_category"]
-        self.assertEqual((row["shapes_in"], row["shapes_out"]), ([], []))

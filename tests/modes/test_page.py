@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import errno
 import hashlib
 import json
-import os
 import re
-import stat
 from collections import Counter
 from pathlib import Path
 from unittest import mock
 
-import compute_breakdown
 from _breakdown.modes import NAMES, mode_named
-from _breakdown.modes.page import BASELINE_MODES, PAGE_MODES, TOP_OF_COMPARE
+from _breakdown.modes.page import PAGE_MODES, TOP_OF_COMPARE
 from _breakdown.output.page_sections import SECTIONS
 from _breakdown.output.screen import View
 from _breakdown.output.text import Style
@@ -23,9 +19,9 @@ from _breakdown.pipeline.device import open_device
 from tests.builders.allocator import allocator, with_host
 from tests.builders.hostile import HOSTILE, hostile_trace
 from tests.builders.peers import device, durations
-from tests.builders.xspace import Space, encode, op, tpu_plane, trace
-from tests.harness import DEMO, FULL, OFFLOADING, InFolder, Json, answer, run
-from tests.modes.small_steps import STEP, kernel, leaf, small_capture
+from tests.builders.xspace import Space, encode, tpu_plane, trace
+from tests.harness import DEMO, FULL, InFolder, Json, answer, run
+from tests.modes.small_steps import STEP, leaf, small_capture
 from tests.shown import data_of, page_of_demo, text_of
 
 SECTION_OF = {place.mode: name for name, place in SECTIONS.items()}
@@ -136,22 +132,6 @@ class Contents(OfPages):
         self.assert_equals_answers_of_modes(profile, "--step", "all", "--own", "a.py")
         self.assert_equals_answers_of_modes(profile, "--device", "1")
 
-    def test_page_of_a_capture_contains_the_answers_of_the_modes(self) -> None:
-        if not OFFLOADING.exists():
-            self.skipTest("no captures")
-        self.assert_equals_answers_of_modes(OFFLOADING)
-
-    def test_printed_fields_describe_the_file_and_the_step(self) -> None:
-        result, html = page_of_demo()
-        self.assertEqual(list(result)[:2], ["status", "mode"])
-        self.assertEqual(list(result)[-4:], ["out", "bytes", "parts", "says"])
-        self.assertEqual(result["bytes"], len(html))
-        self.assertEqual(result["parts"], dict.fromkeys(PAGE_MODES, "ok"))
-        as_others = answer(DEMO, "summary")
-        own = {"mode", "headline", "notes", "out", "bytes", "parts", "says"}
-        for name in set(result) - own:
-            self.assertEqual(result[name], as_others[name])
-
     def test_devices_are_compared_by_the_rule_of_bottleneck_and_read_once(self) -> None:
         for lasted, n_read in ((499, 0), (500, 1)):
             reads = mock.patch(
@@ -179,33 +159,6 @@ class Contents(OfPages):
         self.assertEqual(answers["memory"]["runtime"], runtime)
         for mode in lost:
             self.assertIn("no readable program", answers[mode]["detail"])
-
-    def test_notes_name_their_mode_are_not_repeated_and_begin_with_warnings(self) -> None:
-        result, html = page_of_demo()
-        notes, n = data_of(html)["notes"], data_of(html)["n_warnings"]
-        self.assertTrue(any("declared cost" in note for note in notes[:n]))
-        self.assertTrue(any("auto-picked" in note for note in notes[n:]))
-        self.assertEqual(notes, result["notes"])
-        self.assertEqual(len(set(result["notes"])), len(result["notes"]))
-        of_bottleneck = data_of(html)["answers"]["bottleneck"]["notes"]
-        self.assertTrue(of_bottleneck)
-        for note in of_bottleneck:
-            (named,) = (other for other in result["notes"] if other.endswith(note))
-            self.assertTrue(named == note or "bottleneck" in named.removesuffix(note))
-
-    def test_missing_kernels_need_no_note_and_missing_regions_no_warning(self) -> None:
-        data = self.data(trace([leaf(0, 5)], STEP))
-        self.assertNotIn("runs no kernels", "\n".join(data["notes"]))
-        data = self.data(trace([kernel(0, 5)], STEP))
-        n = data["n_warnings"]
-        self.assertNotIn("no regions", "\n".join(data["notes"][:n]))
-        self.assertIn("no regions", "\n".join(data["notes"][n:]))
-
-    def test_no_page_is_written_if_the_device_is_missing(self) -> None:
-        out = self.folder / "step.html"
-        outcome = run(DEMO, "page", "--out", str(out), "--device", "9")
-        self.assertEqual(outcome.object["reason"], "device_not_found")
-        self.assertFalse(out.exists())
 
     def test_times_by_class_add_up_to_those_of_the_rows_and_of_the_budget(self) -> None:
         data = data_of(page_of_demo()[1])
@@ -246,66 +199,6 @@ class Comparison(OfPages):
         self.assertEqual(data_of(html)["answers"]["compare"], expected)
         self.assertLessEqual(set(expected["notes"]), set(result["notes"]))
 
-    def test_page_contains_the_answers_for_a_step_of_the_baseline(self) -> None:
-        before = self.small(8)
-        shown = self.data(self.small(40), "--baseline", str(before))["before"]
-        self.assertEqual(list(shown["answers"]), list(BASELINE_MODES))
-        alone = self.data(before)
-        self.assertEqual(shown["page"], alone["page"] | {"mode": "page"})
-        for name in ("strip", "classes"):
-            self.assertEqual(shown[name], alone[name])
-        for mode in ("by_source", "roofline", "idle", "by_scope"):
-            self.assertEqual(shown["answers"][mode], alone["answers"][mode])
-        budget = alone["answers"]["bottleneck"]["budget"]
-        self.assertEqual(shown["answers"]["bottleneck"]["budget"], budget)
-
-    def test_note_says_that_a_record_as_baseline_has_no_charts(self) -> None:
-        record = json.dumps(answer(self.small(8), "record")).encode()
-        baseline = self.write("before.json", record)
-        result, html = self.page(self.small(40), "--baseline", str(baseline))
-        data = data_of(html)
-        self.assertIsNone(data["before"])
-        self.assertIn("the baseline is a record, which has no ops", "\n".join(result["notes"]))
-
-    def test_baseline_without_an_answer_is_rejected(self) -> None:
-        out = self.folder / "step.html"
-        profile = self.small(8)
-        broken = self.write("broken.xplane.pb", b"\xff" * 9)
-        for options, reason in (
-            (("--baseline", str(broken)), "unreadable_xplane_pb"),
-            (("--baseline", str(profile), "--baseline-device", "9"), "device_not_found"),
-            (("--baseline", str(profile), "--baseline-host", "x"), "host_not_found"),
-        ):
-            outcome = run(profile, "page", "--out", str(out), *options)
-            with self.subTest(reason=reason):
-                self.assertEqual(outcome.object["reason"], reason)
-                self.assertEqual(outcome.object["side"], "baseline")
-                self.assertFalse(out.exists())
-
-    def test_options_that_contradict_a_baseline_are_rejected(self) -> None:
-        baseline = "--baseline", str(DEMO)
-        for profile, options, says in (
-            (DEMO, (*baseline, "--step", "1"), "leave out --step and --step-id"),
-            (DEMO, (*baseline, "--step-id", "100"), "leave out --step and --step-id"),
-            (DEMO, (*baseline, *baseline), "accepts only one --baseline, got 2"),
-            (DEMO, ("--baseline-device", "1"), "require --baseline"),
-            (DEMO, ("--baseline-host", "x"), "require --baseline"),
-            (DEMO, ("--baseline", "-"), "pass files instead of -"),
-        ):
-            outcome = run(profile, "page", "--out", "step.html", *options)
-            with self.subTest(options=options):
-                self.assertEqual(outcome.object["reason"], "bad_arguments")
-                self.assertIn(says, outcome.object["detail"])
-
-    def test_page_can_compare_captures_in_memory(self) -> None:
-        before, after = self.small(8).read_bytes(), self.small(40).read_bytes()
-        record = compute_breakdown.analyse(before, "record")
-        out = self.folder / "step.html"
-        for baseline in (before, record):
-            compute_breakdown.analyse(after, "page", out=out, baseline=baseline)
-            change = data_of(out.read_bytes())["answers"]["compare"]["totals"]["step_duration"]
-            self.assertEqual((change["before_ps"], change["after_ps"]), (28, 60))
-
 
 class Timeline(OfPages):
     def test_bins_of_the_timeline_add_up_to_the_totals(self) -> None:
@@ -319,25 +212,6 @@ class Timeline(OfPages):
         self.assertEqual(
             sum(map(sum, strip["by_class"].values())), totals["non_while_duration_ps_sum"]
         )
-
-    def test_bins_have_times_by_class_and_the_longest_op(self) -> None:
-        strip = self.data(trace([leaf(1, 2, "a"), op("b", "copy", 3, 4)], [("s", 0, 8)]))["strip"]
-        self.assertEqual(strip["idle"], [1, 0, 0, 0, 0, 0, 0, 1])
-        self.assertEqual(
-            strip["by_class"],
-            {"unjudged": [0, 1, 1, 0, 0, 0, 0, 0], "data_movement": [0, 0, 0, 1, 1, 1, 1, 0]},
-        )
-        self.assertEqual(strip["longest"], [None, 0, 0, 1, 1, 1, 1, None])
-        self.assertEqual([shown["hlo_op"] for shown in strip["ops"]], ["a", "b"])
-
-    def test_long_step_has_a_thousand_bins_and_an_empty_step_none(self) -> None:
-        ops = [leaf(0, 3, "a"), op("b", "copy", 1, 1999)]
-        strip = self.data(trace(ops, [("s", 0, 2000)]))["strip"]
-        self.assertEqual(strip["by_class"]["unjudged"], [2, 1, *[0] * 998])
-        self.assertEqual(strip["by_class"]["data_movement"], [1, *[2] * 999])
-        self.assertEqual(strip["longest"], [0, *[1] * 999])
-        strip = self.data(trace([leaf(5, 0)]))["strip"]
-        self.assertEqual((strip["n_bins"], strip["by_class"], strip["idle"]), (0, {}, []))
 
 
 class Limits(OfPages):
@@ -391,22 +265,6 @@ class Limits(OfPages):
             self.assertIn(row["scope"].rpartition("/")[0], {*names, ""})
             self.assertEqual(sum(times.values()), row["total_dur_ps"])
 
-    def test_thousand_steps_around_the_picked_step_are_shown(self) -> None:
-        n = 1500
-        ops = [leaf(10 * i, 5) for i in range(n)]
-        steps = [(str(i), 10 * i, 10) for i in range(n)]
-        profile = self.write("a.xplane.pb", trace(ops, steps))
-        every = answer(profile, "summary")["steps"]
-        for step, first in ((0, 0), (700, 200), (n - 1, 500)):
-            result, html = self.page(profile, "--step", str(step))
-            data = data_of(html)
-            shown = data["answers"]["summary"]["steps"]
-            self.assertEqual([row["index"] for row in shown], list(range(first, first + 1000)))
-            self.assertEqual([row["index"] for row in shown if "picked" in row], [step])
-            self.assertEqual(data["left_out"], {"summary.steps": n - 1000})
-            self.assert_left_out(data, result)
-        self.assertEqual(len(every), n)
-
 
 class Safe(OfPages):
     def test_hostile_names_remain_text(self) -> None:
@@ -448,14 +306,6 @@ class Writing(InFolder):
         self.assertIn(what, outcome.object["detail"])
         self.assertEqual(outcome.status, 1)
         self.assertEqual(len(outcome.stderr.splitlines()), 1)
-
-    def test_unwritable_paths_are_rejected(self) -> None:
-        self.assert_cant_write(self.folder / "none" / "a.html", os.strerror(errno.ENOENT))
-        self.assert_cant_write(self.folder, "not a regular file")
-        self.assert_cant_write("/dev/null", "not a regular file")
-        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
-        self.write("file", b"")
-        self.assert_cant_write(self.folder / "file" / "a.html", os.strerror(errno.ENOTDIR))
 
     def test_only_pages_and_empty_files_are_replaced(self) -> None:
         for name in ("page.html", "page.html", self.write("empty.html", b"").name):

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 import unittest
 from decimal import ROUND_HALF_UP, Decimal
-from itertools import chain
 from pathlib import Path
 
 import compute_breakdown
-from _breakdown.modes import bottleneck
-from _breakdown.output.screen import Table
 from tests.builders import browser
 from tests.builders.drawn import host
 from tests.builders.hostile import HOSTILE, hostile_trace
-from tests.builders.pauses import EVERY_THIRD, FEED
+from tests.builders.pauses import FEED
 from tests.builders.pauses import device as pausing
 from tests.builders.pauses import thread as host_thread
-from tests.builders.xspace import Space, encode, op, trace
-from tests.harness import OFFLOADING, Json, answer, sampled
+from tests.builders.xspace import Space, encode, trace
+from tests.harness import Json, answer
 from tests.modes.small_steps import STEP, leaf
-from tests.shown import captured_at, data_of, page_of_demo
+from tests.shown import data_of, page_of_demo
 
 # For each table: its rows' path, its headings, and the texts and exact figures of its cells.
 TABLES = """[...document.querySelectorAll('.table')].map((table) => ({
@@ -50,9 +46,6 @@ TEXTS = """[...document.querySelectorAll('%s')].map((element) =>
 NAMELESS = """[...document.querySelectorAll('button, th, input, select, summary, a, [role=button],'
     + ' [role=slider], [role=group], [role=treegrid]')].filter((node) => !node.innerText &&
     !node.getAttribute('aria-label') && !node.labels?.length).map((node) => node.outerHTML)"""
-# Marks whose visible text is not a part of the name that a screen reader says.
-RENAMED = """[...document.querySelectorAll('.part')].filter((node) =>
-    !node.getAttribute('aria-label').includes(node.innerText)).map((node) => node.innerText)"""
 # Elements that can only be read by scrolling sideways, or are cut off.
 CLIPPED = """[...document.querySelectorAll('nav, main *')].filter((node) =>
     node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 &&
@@ -221,36 +214,6 @@ class Demo(InBrowser):
         for advice in {cause["what_helps"] for cause in found["causes"]}:
             self.assertEqual(sum(advice in text for text in helps), 1)
 
-    def test_sections_are_in_the_order_of_the_text(self) -> None:
-        tables = [table["rows"] for table in self.tab.value(TABLES)]
-        parts = [*chain(*(getattr(part, "parts", (part,)) for part in bottleneck.PARTS))]
-        text = [f"bottleneck.{part.rows}" for part in parts if isinstance(part, Table)]
-        self.assertEqual(tables[: len(text)], text)
-
-    def test_warnings_and_notes_are_a_line_until_it_is_opened(self) -> None:
-        notes = [note.replace(" us)", " µs)") for note in self.data["notes"]]
-        n = self.data["n_warnings"]
-        self.assertTrue(0 < n < len(notes))
-        shown = TEXTS % "#notes :is(summary, li)"
-        height = self.tab.value("document.querySelector('#notes').offsetHeight")
-        self.assertLess(height, 24)
-        self.tab.click("#notes summary")
-        self.assertEqual(
-            self.tab.value(shown), [f"{n} warnings and {len(notes) - n} notes", *notes]
-        )
-        marked = self.tab.value(TEXTS % "#notes .warning")
-        self.assertEqual(marked, notes[:n])
-
-    def test_navigation_marks_the_current_section(self) -> None:
-        current = TEXTS % "nav a[aria-current]"
-        for link, name in (("#memory", "Memory"), ("#ops", "Ops")):
-            self.tab.click(f"nav a[href='{link}']")
-            for _ in range(50):
-                if self.tab.value(current) == [name]:
-                    break
-                time.sleep(0.02)
-            self.assertEqual(self.tab.value(current), [name])
-
     def test_tables_can_be_sorted_with_mouse_and_keyboard(self) -> None:
         rows = self.answers("bottleneck")["findings"]
         place = f"document.querySelector('{FINDINGS} th:nth-child(2)').getAttribute('aria-sort')"
@@ -284,31 +247,6 @@ class Demo(InBrowser):
         moved = [i for i, row in enumerate(rows) if row["class"] == "data_movement"]
         self.assertEqual(self.shown_rows(FINDINGS), moved[:12])
 
-    def test_opened_row_shows_all_fields(self) -> None:
-        names = f"[...document.querySelectorAll('{FINDINGS} .detail dt')].map((dt) => %s)"
-        self.tab.click(f"{FINDINGS} tr[data-row='1']")
-        named = [*self.answers("bottleneck")["findings"][1], "source_stack"]
-        self.assertEqual(self.tab.value(names % "dt.dataset.name"), named)
-        self.assertFalse(any("_" in label for label in self.tab.value(names % "dt.textContent")))
-        self.assert_rows_are_rows_of_a_tree()
-        self.tab.press("ArrowDown")
-        self.tab.press("Enter")
-        self.assertEqual(self.opened(), "bottleneck.findings.2")
-        self.assertEqual(self.tab.value(f"{ACTIVE}.getAttribute('aria-expanded')"), "true")
-        self.tab.press("Escape")
-        self.assertEqual(self.tab.value(names % "dt.dataset.name"), [])
-
-    def assert_rows_are_rows_of_a_tree(self) -> None:
-        """Check that each row is in a treegrid, because other rows cannot have `aria-expanded`."""
-        roles = self.tab.value(
-            "[...new Set([...document.querySelectorAll('.table tr')].map((row) => [row,"
-            " row.parentNode, row.closest('table'), ...row.children].map((node) =>"
-            " node.getAttribute('role')).filter((role, i, all) => all.indexOf(role) === i)"
-            ".join(' ')))]"
-        )
-        of_row = "row rowgroup treegrid"
-        self.assertEqual(roles, [f"{of_row} columnheader", f"{of_row} gridcell"])
-
     def test_click_on_a_mark_in_a_chart_opens_its_row(self) -> None:
         for mark, table in (
             (".gap", "idle.gaps"),
@@ -326,26 +264,6 @@ class Demo(InBrowser):
         rows = self.answers("bottleneck")["findings"]
         collective = [i for i, row in enumerate(rows) if row["class"] == "collective"]
         self.assertEqual(self.shown_rows(FINDINGS), collective[:12])
-
-    def test_marks_in_charts_respond_to_the_keyboard(self) -> None:
-        self.tab.focus(".bar .part")
-        self.tab.press("ArrowRight")
-        name = "copies and layout changes"
-        self.assertEqual(self.tab.value(f"{ACTIVE}.dataset.name"), name)
-        self.assertIn(name, self.tab.value("document.querySelector('#tip').innerText"))
-        self.tab.press("Escape")
-        self.assertTrue(self.tab.value("document.querySelector('#tip').hidden"))
-        self.tab.press("End")
-        self.tab.press("Enter")
-        self.assertEqual(self.opened(), "idle.gaps.0")
-        self.tab.focus(".strip-holder")
-        self.tab.press("ArrowRight", shift=True)
-        self.assertEqual(self.tab.value(f"{ACTIVE}.getAttribute('aria-valuenow')"), "20")
-        self.tab.press("Enter")
-        strip = self.data["strip"]
-        who = strip["ops"][strip["longest"][20]]["hlo_op"]
-        rows = self.answers("by_op")["ops"]
-        self.assertEqual(rows[int(self.opened().rpartition(".")[2])]["hlo_op"], who)
 
     def test_widths_in_the_flame_graph_are_proportional_to_time(self) -> None:
         total = self.data["page"]["totals"]["non_while_duration_ps_sum"]
@@ -389,11 +307,6 @@ class Demo(InBrowser):
         self.tab.click(".inspector button")
         self.assertEqual(self.opened().rpartition(".")[0], "by_scope.scopes")
 
-    def test_controls_headings_and_charts_have_names(self) -> None:
-        self.assertEqual(self.tab.value(NAMELESS), [])
-        self.assertEqual(self.tab.value(RENAMED), [])
-        self.assertEqual(self.tab.value(SKIPPED), [])
-
     def test_nothing_is_cut_off_in_narrow_and_wide_windows(self) -> None:
         self.addCleanup(self.show_size, 1300)
         # Sentences can contain long names, too.
@@ -415,18 +328,6 @@ class Demo(InBrowser):
         self.assertEqual(list(cards.values()), sorted(cards.values(), reverse=True))
         self.assertEqual(cards[1280], 0)
         self.assertGreater(cards[390], 0)
-
-    def test_charts_are_drawn_again_when_the_width_changes(self) -> None:
-        self.addCleanup(self.show_size, 1300)
-        narrow = wide = self.boxes()[0]["width"]
-        self.show_size(390)
-        for _ in range(50):
-            if narrow < 400:
-                break
-            time.sleep(0.02)
-            narrow = self.boxes()[0]["width"]
-        self.assertLess(narrow, 400)
-        self.assertGreater(wide, 2 * narrow)
 
 
 class OtherPages(InBrowser):
@@ -463,16 +364,6 @@ class OtherPages(InBrowser):
         out = self.folder / "made.html"
         answer(after, "page", "--out", str(out), "--baseline", str(baseline))
         return self.show(out.read_bytes())
-
-    def test_comparison_with_a_record_says_that_charts_are_missing(self) -> None:
-        before, after = (trace([leaf(0, dur)], [("s", 0, dur)]) for dur in (20, 30))
-        record = self.folder / "before.json"
-        record.write_text(json.dumps(answer(before, "record")), encoding="utf-8")
-        data = self.show_comparison(after, record)
-        headline = data["answers"]["compare"]["headline"]
-        self.assertEqual(self.tab.value(TEXTS % "h1"), [headline])
-        text = self.tab.value("document.querySelector('main').innerText")
-        self.assertIn("The baseline is a record", text)
 
     def test_captures_before_and_after_have_the_same_charts(self) -> None:
         data = self.show_comparison(
@@ -515,19 +406,6 @@ class OtherPages(InBrowser):
         opened = "document.querySelector('tr[aria-expanded=true]').closest('.table').dataset.rows"
         self.assertEqual(self.tab.value(opened), "bottleneck.causes")
 
-    def test_strip_has_a_chart_of_its_own_below_a_long_period(self) -> None:
-        data = encode(Space([pausing(EVERY_THIRD)]))
-        # Two steps and a pause: the strip takes 80 of 180 ms.
-        self.show_page(data, "--step", "1")
-        names = ["step 2", "pause 20.00 ms", "strip"]
-        self.assertEqual([row[0] for row in self.tab.value(PERIOD)], names)
-        self.assertEqual(self.tab.value(PERIOD)[-1][2:], ["0%", "44.4444%"])
-        # Three steps and a pause: the strip would take less than a third of 260 ms.
-        self.show_page(data, "--step", "0")
-        names = ["step 0, this page's", "step 1", "step 2", "pause 20.00 ms", "strip"]
-        self.assertEqual([row[0] for row in self.tab.value(PERIOD)], names)
-        self.assertEqual(self.tab.value(PERIOD)[-1][2:], ["0%", "100%"])
-
     def assert_tiles_agree_with_the_answer(self, data: Json) -> tuple[int, str] | None:
         """Compare the tiles of the bar with the table below it. Return the tile of the pause."""
         tiles = {name: (ps, says) for name, ps, says in self.tab.value(TILES)}
@@ -565,40 +443,6 @@ class OtherPages(InBrowser):
             self.tab.open(self.folder / "step.html")
             self.assertEqual([self.tab.value(wrong) for wrong in (CLIPPED, CUT)], [[], []])
         self.show_size(1300)
-
-    def test_tiles_of_a_capture_without_pauses_are_those_of_the_step(self) -> None:
-        data = self.show(page_of_demo()[1])
-        self.assertIsNone(self.assert_tiles_agree_with_the_answer(data))
-
-    def test_captures_have_tiles_that_agree(self) -> None:
-        if not OFFLOADING.exists():
-            self.skipTest("no captures")
-        for path in sampled(sorted(OFFLOADING.parent.glob("*.xplane.pb")), 1):
-            with self.subTest(path.name):
-                data = self.show_page(path)
-                pause = self.assert_tiles_agree_with_the_answer(data)
-                found = data["answers"]["bottleneck"]
-                if pause:
-                    self.assertEqual(pause[0], found["between_steps_ps"])
-
-    def test_time_of_the_capture_is_shown(self) -> None:
-        shown = "document.querySelector('#product').innerText"
-        self.show_page(captured_at(1783579579390989132))
-        self.assertIn("captured 2026-07-09 06:46 UTC", self.tab.value(shown))
-        self.show_page(captured_at(None))
-        self.assertIn("captured ?", self.tab.value(shown))
-
-    def test_missing_parts_of_small_captures_show_the_reason(self) -> None:
-        self.show_page(trace([leaf(0, 0)], STEP))
-        page = self.tab.value("document.body.innerText")
-        self.assertIn("memory: no answer", page)
-        self.assertIn("the capture has no readable program of this step", page)
-        self.assertIn("No line has known flops, bytes and peak", page)
-        self.assertIn("The chip is unknown; v7x is assumed (--chip).", page)
-        self.show_page(trace([op("a", "copy", 0, 5)]))
-        self.assertIn("The trace marks no steps", self.tab.value("document.body.innerText"))
-        # The page also works for a step without a duration.
-        self.show_page(trace([leaf(3, 0)]))
 
     def test_added_scripts_do_not_run(self) -> None:
         """Test that the content security policy blocks added scripts."""

@@ -77,12 +77,6 @@ class Waiting(unittest.TestCase):
             ],
         )
 
-    def test_late_device_is_reported_even_if_it_is_the_picked_device(self) -> None:
-        planes = [device(0, durations(10, 10)), device(1, durations(30, 40))]
-        only = row(planes)
-        self.assertEqual((only["transfer_ps"], only["peer_wait_ps"]), (20, 0))
-        self.assertEqual((only["last_device"], only["last_pct"]), ("/device:TPU:0", 100.0))
-
     def test_last_device_is_null_if_no_device_causes_more_than_half_of_the_waiting(self) -> None:
         for lasted, waited in ((((30,), (10,), (10,)), 20), (((10, 30), (30, 10)), 20)):
             only = row([device(i, durations(*each)) for i, each in enumerate(lasted)])
@@ -128,19 +122,6 @@ class Waiting(unittest.TestCase):
         # Transfers to and from the host involve no other device.
         self.assertEqual(found["totals"]["peers"]["unmatched_ps"], 10)
 
-    def test_executions_without_duration_are_matched(self) -> None:
-        planes = [device(0, durations(0)), device(1, durations(0))]
-        self.assertEqual(figures(planes), (0, 0, 1, 0))
-
-    def test_note_lists_devices_whose_durations_are_on_the_trace_clock(self) -> None:
-        notes = result_of([device(0, durations(5)), device(1, durations(5))])["notes"]
-        self.assertTrue(
-            any(
-                "/device:TPU:0, /device:TPU:1: the core measured no durations" in note
-                for note in notes
-            )
-        )
-
 
 class Groups(unittest.TestCase):
     """Test which devices take part in a collective."""
@@ -164,18 +145,6 @@ class Groups(unittest.TestCase):
         self.assertEqual([waits["peer_wait_ps"] for waits in by_device], [20, 0, 0, 0])
         self.assertEqual([waits["n_last"] for waits in by_device], [0, 0, 1, 0])
 
-    def test_groups_are_resolved_by_device_numbers_if_core_ids_are_unusable(self) -> None:
-        for cores in ((None,) * 4, (5, 5, 5, 5)):
-            for ids, expected in (((0, 3, 1, 2), (10, 30, 1, 0)), ((0, 2, 1, 3), (20, 20, 1, 0))):
-                planes = [*self.of_four_devices(*cores), assigned(*ids)]
-                self.assertEqual(figures(planes), expected, (cores, ids))
-
-    def test_all_devices_take_part_if_the_device_assignment_is_unusable(self) -> None:
-        for ids in ((4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 2)):
-            planes = [*self.of_four_devices(*(None,) * 4), assigned(*ids)]
-            self.assertEqual(figures(planes), (10, 30, 1, 0), ids)
-        self.assertEqual(figures(self.of_four_devices(*(None,) * 4)), (10, 30, 1, 0))
-
     def test_all_devices_take_part_if_the_file_lacks_part_of_the_group(self) -> None:
         groups = "{{0,4},{1,5},{2,6},{3,7}}"
         planes = [*self.of_four_devices(0, 1, 2, 3, groups=groups), assigned(*range(8))]
@@ -183,54 +152,6 @@ class Groups(unittest.TestCase):
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
         self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
-
-    def test_answer_is_incomplete_if_the_program_has_more_devices_than_the_file(self) -> None:
-        for more in (
-            *({"groups": "{}"}, {"groups": "{{0,1,2,3}}"}, {"groups": self.PAIRS_OF_FOUR}),
-            {"name": "collective-permute.1", "pairs": "{{0,1},{1,2},{2,3},{3,0}}"},
-        ):
-            found = result_of([*self.of_four_devices(*(None,) * 4, **more), assigned(*range(8))])
-            self.assertIs(found["totals"]["peers"]["complete"], False, more)
-            self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
-
-    def test_single_group_contains_all_devices_of_the_file(self) -> None:
-        for groups in ("{}", "{{0,1,2,3}}", "[1,4]<=[4]"):
-            found = result_of(
-                [*self.of_four_devices(*(None,) * 4, groups=groups), assigned(9, 8, 7, 6)]
-            )
-            self.assertEqual(found["rows"][0]["transfer_ps"], 10)
-            self.assertIs(found["totals"]["peers"]["complete"], True, groups)
-
-    def test_group_of_a_single_device_is_not_matched(self) -> None:
-        planes = [
-            *self.of_four_devices(0, 1, 2, 3, groups="{{0},{1},{2},{3}}"),
-            assigned(0, 1, 2, 3),
-        ]
-        self.assertEqual(figures(planes), (None, None, 0, 1))
-
-    def test_device_without_the_step_is_left_out_with_a_note(self) -> None:
-        planes = [
-            device(0, durations(40, groups="{{0,1},{2}}")),
-            device(1, durations(20, groups="{{0,1},{2}}"), steps=[("other", 0, 10_000)]),
-            device(2, durations(10, groups="{{0,1},{2}}")),
-            assigned(0, 1, 2),
-        ]
-        found = result_of(planes)
-        self.assertEqual(found["rows"][0]["transfer_ps"], 10)
-        self.assertIs(found["totals"]["peers"]["complete"], False)
-        self.assertIn(
-            "other devices: /device:TPU:1 is left out: it has no step named 's'", found["notes"]
-        )
-
-    def test_device_assignment_with_several_replicas_and_partitions_is_unusable(self) -> None:
-        assignment = int_field(1, 2) + int_field(2, 2)
-        for ids in ((0, 1), (2, 3)):
-            assignment += bytes_field(3, bytes_field(1, b"".join(map(varint, ids))))
-        program = hlo_proto.hlo_proto(
-            {"main": [hlo_proto.op("x", "parameter")]}, extra=bytes_field(15, assignment)
-        )
-        planes = [*self.of_four_devices(*range(4)), metadata_plane({PROGRAM_ID: ("f", program)})]
-        self.assertEqual(figures(planes), (10, 30, 1, 0))
 
 
 class Permutes(unittest.TestCase):
@@ -269,26 +190,10 @@ class Steps(unittest.TestCase):
         # The other device has the step, but does not run the op in it.
         self.assertEqual(figures(planes, "--step", "1"), (None, None, 0, 1))
 
-    def test_device_without_the_kth_step_is_left_out_with_a_note(self) -> None:
-        planes = [
-            device(0, durations(10, 10, 10), steps=self.TWO),
-            device(1, durations(10, 10, 10), steps=self.TWO[:2]),
-        ]
-        found = result_of(planes, "--step", "2")
-        note = "other devices: /device:TPU:1 is left out: it has fewer than 2 steps named 's'"
-        self.assertIn(note, found["notes"])
-        self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
-
     def test_ops_of_all_steps_are_matched_with_step_all(self) -> None:
         other = [collective(5, 4), collective(700, 4), collective(8100, 5)]
         planes = [device(0, durations(10, 10, 10), steps=self.TWO), device(1, other)]
         self.assertEqual(figures(planes, "--step", "all"), (13, 17, 3, 0))
-
-    def test_device_without_an_ops_line_is_left_out_with_a_note(self) -> None:
-        planes = [device(0, durations(10)), Plane("/device:TPU:1", [Line("Steps")])]
-        self.assertIn(
-            "other devices: /device:TPU:1 is left out: no_xla_ops_line", result_of(planes)["notes"]
-        )
 
     def test_barrier_time_is_reported_by_device(self) -> None:
         late = device(1, durations(10, 10))
@@ -299,30 +204,6 @@ class Steps(unittest.TestCase):
 
 
 class Headline(unittest.TestCase):
-    def test_headline_reports_the_waiting_time(self) -> None:
-        planes = [device(i, durations(5000 + 3000 * (i == 0), 500)) for i in range(2)]
-        headlines = [result_of(planes, "--device", str(i))["headline"] for i in range(2)]
-        self.assertTrue(
-            headlines[0].startswith(
-                "Exposed communication takes 8.50 ns: 3.00 ns is waiting for a late device,"
-                " 5.50 ns is transfer. All devices together wait 3.00 ns for TPU:1."
-            ),
-            headlines[0],
-        )
-        self.assertIn("wait 3.00 ns for this device", headlines[1])
-
-    def test_headline_reports_the_unmatched_time_as_unknown(self) -> None:
-        ops = [*durations(4000), collective(5000, 1000, name="send.1")]
-        headline = result_of([device(0, ops), device(1, durations(4000))])["headline"]
-        self.assertIn("4.00 ns is transfer; 1.00 ns is unknown", headline)
-
-    def test_headline_reports_the_time_at_barriers(self) -> None:
-        waiting = device(0, durations(10, 10))
-        waiting.event_metadata.append(EventMetadata(99, "barrier-cores"))
-        waiting.lines.append(Line("XLA TraceMe", [Event(99, 400, 300)]))
-        headline = result_of([waiting, device(1, durations(10, 10))])["headline"]
-        self.assertIn("This device waits 300 ps at barriers before collectives.", headline)
-
     def test_next_steps_suggest_option_peers_unless_it_was_given(self) -> None:
         data = with_slow_device()
         for lead, without in ((bottleneck, "--no-peers"), (comm, "--top=9")):
@@ -341,22 +222,6 @@ class Alone(unittest.TestCase):
         found = result_of([device(0, durations(10))])
         self.assertEqual(found["totals"]["peers"], {"n_devices": 1, **self.NULLS, "by_device": []})
         self.assertTrue(any("no other device in this file" in note for note in found["notes"]))
-
-    def test_fields_of_peers_are_null_without_option_peers(self) -> None:
-        planes = [device(0, durations(10)), device(1, durations(5))]
-        found = answer(encode(Space(planes)), "comm")
-        self.assertIsNone(found["totals"]["peers"])
-        keys = ("transfer_ps", "peer_wait_ps", "n_unmatched", "last_device", "last_pct")
-        self.assertEqual({found["rows"][0][key] for key in keys}, {None})
-
-    def test_sparse_core_is_not_a_peer(self) -> None:
-        sparse = device(0, durations(5))
-        sparse.name = "/device:TPU:0 SparseCore 0"
-        self.assertEqual(
-            result_of([device(0, durations(10)), sparse])["totals"]["peers"]["n_devices"], 1
-        )
-        found = result_of([sparse, device(0, durations(10))], "--device", str(sparse.name))
-        self.assertEqual(found["totals"]["peers"]["n_devices"], 1)
 
 
 class ByDefault(unittest.TestCase):
@@ -389,27 +254,6 @@ class ByDefault(unittest.TestCase):
         ):
             found = answer(encode(Space(list(planes))), "bottleneck", *options)
             self.assertEqual(found["totals"]["peers"] is not None, is_compared, options)
-
-    def test_damaged_device_is_left_out_with_a_note(self) -> None:
-        planes = self.planes(500, 3)
-        whole = answer(encode(Space(planes)), "bottleneck")
-        # The type of a field that does not exist is invalid.
-        planes[2].lines[-1].extra = b"\x7f"
-        found = answer(encode(Space(planes)), "bottleneck")
-        self.assertEqual(found["budget"], whole["budget"])
-        self.assertEqual(found["totals"]["peers"]["n_devices"], 2)
-        notes = " ".join(found["notes"])
-        self.assertRegex(notes, r"/device:TPU:2 is left out: it is damaged at byte \d+: ")
-
-    def test_python_accepts_none_true_and_false(self) -> None:
-        for lasted, peers, expected in (
-            *((499, None, False), (500, None, True)),
-            *((499, True, True), (500, False, False)),
-        ):
-            data = encode(Space(self.planes(lasted)))
-            found = analyse(data, "bottleneck", peers=peers)
-            self.assertEqual(found["totals"]["peers"] is not None, expected)
-        self.assertIsNone(analyse(data, "comm", peers=False)["totals"]["peers"])
 
     def test_both_options_contradict_each_other(self) -> None:
         found = run(encode(Space(self.planes(1))), "bottleneck", "--peers", "--no-peers").object
@@ -454,21 +298,6 @@ class ExplainedWait(unittest.TestCase):
             self.assertEqual(finding["hideable_ps"], hideable)
             gains = {cause["cause"]: cause["gain_ps"] for cause in found["causes"]}
             self.assertEqual(gains["synchronous_collective"], hideable)
-
-    def test_advice_concerns_the_late_device_if_most_of_the_time_is_waiting(self) -> None:
-        for lasted, is_late in (((400, 100), True), ((400, 200), False)):
-            found = self.of_synchronous(*lasted)
-            (finding,) = [row for row in found["findings"] if row["class"] == "collective"]
-            self.assertEqual("late device" in finding["what_helps"], is_late)
-
-    def test_headline_says_how_much_communication_is_waiting(self) -> None:
-        found = self.of_synchronous(700, 100)
-        loss = {**found["lines"][0], "lost_pct": 70, "mxu_pct": None, "hbm_pct": None}
-        self.assertEqual(
-            bottleneck.headline({**found, "causes": [], "largest_loss": loss}),
-            "Start at train.py:9, which loses 0.7 of 1.00 ns (70.0 %), mostly in communication; on"
-            " all lines, 600 ps is waiting for late devices.",
-        )
 
 
 @unittest.skipUnless(PROFILES.exists(), "the captures aren't here")

@@ -10,7 +10,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from tests.harness import DEMO, OFFLOADING, PALLAS, Json, answer, as_process, sampled
+from tests.harness import DEMO, OFFLOADING, PALLAS, Json, answer
 
 MS = 10**9
 
@@ -48,12 +48,6 @@ class Demo(unittest.TestCase):
                 result["notes"],
             )
 
-    def test_answers_are_the_same_in_every_process(self) -> None:
-        # Hashes of strings differ between processes.
-        for mode in sampled(("summary", "roofline"), 1):
-            first, second = (as_process(DEMO, "--mode", mode) for _ in range(2))
-            self.assertEqual(list(first.object.items()), list(second.object.items()))
-
 
 @unittest.skipUnless(OFFLOADING.exists(), "the capture is not available")
 class Offloading(unittest.TestCase):
@@ -85,15 +79,6 @@ class Offloading(unittest.TestCase):
             ],
         )
 
-    def test_executions_of_a_program_take_equally_long_on_the_device_clock(self) -> None:
-        steps = result_of(OFFLOADING, "record", "--device", self.devices[0])["steps"]
-        runs = [step for step in steps if step["name"].startswith("jit_f(")]
-        self.assertEqual(len(runs), 100)
-        for step in runs:
-            self.assertGreater(step["duration_ps"], 784.09 * MS)
-            self.assertLess(step["duration_ps"], 784.24 * MS)
-            self.assertGreater(step["busy_ps"], 0.999 * step["duration_ps"])
-
     def test_total_times_of_ops_equal_those_in_xprof(self) -> None:
         """Compare total times with XProf's op table, which sums the times of all devices."""
         by_device = [
@@ -120,26 +105,12 @@ class Offloading(unittest.TestCase):
         self.assertEqual(result["totals"]["wait_duration_ps"], wait)
         self.assertEqual(result["comm_rollup"][0]["waits_for"], "host")
 
-    def test_built_in_peaks_equal_the_peaks_in_the_profile(self) -> None:
-        for options in ((), ("--chip", "profile")):
-            result = result_of(OFFLOADING, "roofline", *options)
-            self.assertEqual(result["chip"], "profile" if options else "v6e")
-            self.assertEqual(result["peaks_used"]["peak_tflops_bf16"], 918.0)
-            self.assertEqual(round(result["peaks_used"]["peak_hbm_gibps"], 1), 1525.5)
-
 
 @unittest.skipUnless(PALLAS.exists(), "the capture is not available")
 class PallasKernel(unittest.TestCase):
     """Test a TPU v6e capture of April 2026 with regions inside a Pallas kernel."""
 
     program_id = "17342868964687645945"
-
-    def test_program_is_found_although_its_key_is_an_index(self) -> None:
-        program = result_of(PALLAS, "summary")["program"]
-        self.assertEqual(program["name"], f"jit_matmul_optimized({self.program_id})")
-        self.assertEqual((program["program_id"], program["hlo"]), (self.program_id, True))
-        (row,) = result_of(PALLAS, "anatomy")["programs"]
-        self.assertEqual((row["program_id"], row["hlo_bytes"]), (self.program_id, 18065))
 
     def test_flops_and_bytes_on_events_of_a_kernel_are_ignored(self) -> None:
         """Ignore counts that exclude the kernel's loops: they show 1.08e9 of 8.59e9 flops."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import unittest
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
-from tests.harness import DEMO, OFFLOADING, InFolder, Json, answer, run
+from tests.harness import DEMO, InFolder, Json, answer, run
 
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
 NOTE_END = "; fields that depend on it are null"
@@ -111,15 +110,6 @@ class Counts(unittest.TestCase):
         self.assertEqual((result["n_fusions"], result["n_devices"]), (2, 8))
         self.assertEqual(result["program"]["name"], "jit_f(7)")
 
-    def test_number_of_devices_and_flags_are_null_if_unknown(self) -> None:
-        result = result_of(parsed(main="x parameter"))
-        self.assertEqual(
-            (result["n_fusions"], result["n_devices"], result["flags"]), (0, None, None)
-        )
-        self.assertEqual(
-            (result["collectives"], result["kernels"], result["retries"]), ([], [], [])
-        )
-
 
 class Collectives(unittest.TestCase):
     def assert_moved(
@@ -163,10 +153,6 @@ class Collectives(unittest.TestCase):
         main = "s async-start calls=outer; d async-done s"
         self.assert_moved(parsed(**wrapped, main=main), expected, threads={"outer": "sparsecore"})
 
-    def test_copies_and_slices_are_not_collectives(self) -> None:
-        main = "s async-start calls=slice on=sparsecore; d async-done s;"
-        self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
-
     def test_asynchronous_fusions_of_one_collective_count_once(self) -> None:
         bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
         main = (
@@ -176,10 +162,6 @@ class Collectives(unittest.TestCase):
         )
         computations = parsed(**bodies, c="ag.3 all-gather", main=main)
         self.assert_moved(computations, ("all-gather", "async_fusion", 1))
-
-    def test_asynchronous_fusion_with_an_unknown_body_counts_as_a_collective(self) -> None:
-        computations = parsed(main="async-collective-done.1 fusion")
-        self.assert_moved(computations, ("collective", "async_fusion", 1))
 
     def test_times_and_payload_equal_those_in_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
@@ -205,14 +187,6 @@ class Collectives(unittest.TestCase):
             figures = of_comm[row["collective"]]
             self.assertEqual(figures, {name: row[name] for name in figures})
 
-    def test_times_in_other_programs_are_excluded(self) -> None:
-        ran = [
-            op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
-            op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
-        ]
-        (row,) = result_of(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
-        self.assertEqual((row["n_executions"], row["sync_dur_ps"]), (1, 30))
-
 
 class Plans(unittest.TestCase):
     def plan(self, settings: object) -> list[str] | None:
@@ -223,13 +197,6 @@ class Plans(unittest.TestCase):
         self.assertEqual(of_row["plan"], row["plan"])
         plan: list[str] | None = row["plan"]
         return plan
-
-    def test_plan_has_emitter_and_strategy(self) -> None:
-        self.assertEqual(self.plan(PLAN), ["RingEmitter", "StrategyRing"])
-        nothing: Json = {"collective_algorithm_config": {"emitter": "", "strategy": 5}}
-        others: list[object] = [{"collective_algorithm_config": []}, {}, [], None]
-        for settings in (nothing, *others):
-            self.assertIsNone(self.plan(settings))
 
     def test_plan_of_an_offload_has_rings_and_sparse_core(self) -> None:
         first = {"ring_type": "ICI_RING_TYPE_UNIDIR_CW", "ring_dim": "ICI_RING_DIM_X_MESH"}
@@ -244,13 +211,6 @@ class Plans(unittest.TestCase):
         self.assertIsNone(self.plan(offload(first, kind="something_else")))
         settings = {"is_conditional_collective_offload": True, "all_gather_offload_config": ""}
         self.assertIsNone(self.plan({"collective_offload_config": settings}))
-
-    def test_invalid_json_in_a_config_is_noted(self) -> None:
-        for text in (b"{", b"\xff"):
-            result = result_of({"main": [instruction("ar", "all-reduce", config=text)]})
-            self.assertEqual(columns(result["collectives"], "plan"), [(None,)])
-            note = f"{DAMAGED}the backend_config of ar is unreadable{NOTE_END}"
-            self.assertEqual(damage(result), [note])
 
     def test_plan_combines_all_parts_of_an_asynchronous_collective(self) -> None:
         emitters = [config(collective_algorithm_config={"emitter": name}) for name in "EDCBA"]
@@ -330,20 +290,6 @@ class Kernels(unittest.TestCase):
                 ("flash", 589824, 33554432, None, 1, 0, 0),
             ],
         )
-
-    def test_vmem_is_null_unless_all_sizes_are_known(self) -> None:
-        one = {"memory_space": "1", "size": "8"}
-        for listed, size in (
-            ([one, one], 16),
-            ([one, {"memory_space": 1, "size": 2}], 10),
-            ([one, {"memory_space": "1"}], None),
-            ([one, {"memory_space": "1", "size": "-2"}], None),
-            ([{"memory_space": "0", "size": "8"}], None),
-            *(({"memory_space": "1"}, None), ([5, "x", None], None), (None, None)),
-        ):
-            kernel = self.kernel("k", used_scoped_memory_configs=listed)
-            (row,) = result_of({"main": [kernel]})["kernels"]
-            self.assertEqual(row["vmem_used_bytes"], size, listed)
 
     def test_ops_compiled_in_several_variants_are_listed_by_time(self) -> None:
         used = [{"memory_space": "1", "size": "8"}]
@@ -483,11 +429,6 @@ class Shardings(unittest.TestCase):
         found = self.read(sharding(REPLICATED, named=named_sharding(AXES, [[2], []])))
         self.assertEqual(found, (None, None))
 
-    def test_global_shape_without_a_sharding_is_known_only_for_a_single_device(self) -> None:
-        for devices, whole in (((1, 1), "bf16[16,128]"), ((1, 8), None), (None, None)):
-            (row,) = result_of({"main": [parameter()]}, devices=devices)["parameters"]
-            self.assertEqual((row["sharding"], row["global_shape"]), (None, whole))
-
     def test_tuple_parameter_has_a_row_for_each_array(self) -> None:
         cut, whole = sharding(TILED, [2], iota=[2]), sharding(REPLICATED)
         inner = tuple_of(array("token"), array("f32", 4), array("opaque"))
@@ -571,17 +512,6 @@ class Parameters(unittest.TestCase):
         self.assertEqual(aliased, [4, 1, 0])
         self.assertEqual(damage(result), [])
 
-    def test_fields_that_depend_on_an_unreadable_shape_are_null(self) -> None:
-        broken = hlo_proto.op("p0", "parameter", extra=b"\x1a\x01\xff", number=0)
-        result = result_of({"main": [broken]}, extra=aliases((0, ())), devices=(1, 1))
-        (row,) = result["parameters"]
-        self.assertEqual(
-            {name for name, value in row.items() if value is None},
-            {"path", "shape", "global_shape", "sharding", "bytes", "memory_space"},
-        )
-        self.assertIsNone(result["aliased_bytes"])
-        self.assertEqual(damage(result), [f"{DAMAGED}the shape of p0 is unreadable{NOTE_END}"])
-
     def test_contradictory_parameters_are_noted(self) -> None:
         what = "two parameters have the same number, or an alias has no parameter"
         note = f"{DAMAGED}{what}{NOTE_END}"
@@ -595,18 +525,6 @@ class Parameters(unittest.TestCase):
             far.instruction.number = number % (1 << 64)
             result = result_of({"main": [far]}, extra=shardings(sharding(REPLICATED)))
             self.assertEqual(columns(result["parameters"], "number", "sharding"), [(number, None)])
-
-    def test_parameters_are_null_without_an_entry_computation(self) -> None:
-        one = hlo_proto.module({"main": [parameter()]})
-        for entry_id in (None, 99):
-            one.entry_id = entry_id
-            result = answer(traced(encode(hlo_proto.HloProto(one))), "program")
-            names = ("parameters", "tail", "aliased_bytes", "donated_unused_bytes")
-            self.assertEqual([result[name] for name in names], [None] * 4)
-            what = f"computation id {entry_id or 0} is missing or not unique"
-            note = f"{DAMAGED}{what}{NOTE_END}"
-            self.assertEqual(damage(result), [note])
-            self.assertEqual(result["n_instructions"], 1)
 
 
 class Damage(unittest.TestCase):
@@ -700,44 +618,6 @@ class Flags(InFolder):
             with self.subTest(text=text):
                 self.assertEqual(self.set_by(text), {"xla_a": value})
 
-    def test_flags_in_comments_are_ignored(self) -> None:
-        for text in ("#--xla_a=1", " # --xla_a=1", "x\t#y --xla_a=1", "'b #' --xla_a=1"):
-            self.assertEqual(self.set_by(text), {}, text)
-            self.assertEqual(
-                self.notes_on(text), ["flags.txt sets no flag; write flags as --xla…=value"]
-            )
-        self.assertEqual(
-            self.set_by("# a \\\n--xla_a=1\nb#c --xla_b=2"), {"xla_a": "1", "xla_b": "2"}
-        )
-
-    def test_binary_file_sets_no_flags(self) -> None:
-        self.assertEqual(self.set_by(b""), {})
-        self.assertEqual(self.set_by(bytes(range(256)) * 100), {})
-        self.assertEqual(self.set_by("--xla" * 1000), {})
-        self.assertLess(len(self.set_by((FLAGS / "junk").read_bytes())), 20)
-
-    def test_up_to_two_hundred_flags_are_listed(self) -> None:
-        names = [f"xla_tpu_made_up_{i}" for i in range(1500)]
-        text = "".join(f"--{name}='{i}'\n" for i, name in enumerate(names))
-        flags = self.result(text + "--xla_tpu_made_up_0=last\n--megascale_x=1\n")["flags"]
-        self.assertEqual((flags["n"], list(flags["set"])), (1500, names[:200]))
-        self.assertEqual(flags["set"]["xla_tpu_made_up_0"], "last")
-        self.assertEqual({row["says"] for row in flags["findings"]}, {None})
-        notes = " ".join(self.result(text * 2)["notes"])
-        self.assertIn(f"{', '.join(names[:8])} and 1492 more", notes)
-
-    def test_unreadable_flags_file_is_rejected(self) -> None:
-        folder = str(self.folder)
-        for path, what in (
-            (f"{folder}/none", "No such file or directory"),
-            (folder, "Is a directory"),
-        ):
-            outcome = run(traced({"main": [parameter()]}), "program", "--flags", path)
-            result = outcome.object
-            self.assertEqual((result["reason"], outcome.status), ("unreadable_flags", 1))
-            self.assertEqual(result["detail"], f"{path}: {what}")
-            self.assertEqual(outcome.stderr.count("\n"), 1)
-
     GATHER = "xla_tpu_enable_sparse_core_collective_offload_all_gather"
 
     def finding(self, flag: str, value: str | None, main: Sequence[str]) -> Json:
@@ -782,19 +662,6 @@ class Flags(InFolder):
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
 
-    def test_fusion_and_offload_of_one_collective_exclude_each_other(self) -> None:
-        fusion = "xla_tpu_enable_async_collective_fusion_fuse_all_gather"
-        for value, how, says in (
-            ("true", "sparse_core", ("excluded", "consistent")),
-            ("true", "async_fusion", ("consistent", "excluded")),
-            ("true", "sync", ("excluded", "excluded")),
-            ("false", "sync", ("no_effect", "consistent")),
-        ):
-            rows = self.findings(f"--{fusion}=true --{self.GATHER}={value}", [how])
-            found = rows[fusion]["says"], rows[self.GATHER]["says"]
-            with self.subTest(value=value, how=how):
-                self.assertEqual(found, says)
-
     def test_each_flag_counts_the_instructions_that_show_its_effect(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]
         for flag, n, n_seen in (
@@ -829,23 +696,6 @@ class Flags(InFolder):
 
 
 class Demo(unittest.TestCase):
-    def test_collectives_match_counts_in_a_dump_of_the_program(self) -> None:
-        counted = Counter[tuple[str, str]]()
-        for row in answer(DEMO, "program")["collectives"]:
-            counted[row["collective"], row["how"]] += row["n_instructions"]
-            self.assertEqual("sparse_core" in (row["plan"] or ()), row["how"] == "sparse_core")
-        self.assertEqual(
-            counted,
-            {
-                ("all-gather", "sparse_core"): 23,
-                ("reduce-scatter", "sparse_core"): 14,
-                ("all-reduce", "sparse_core"): 1,
-                ("all-reduce", "sync"): 13,
-                ("all-to-all", "sync"): 2,
-                ("collective-permute", "async"): 4,
-            },
-        )
-
     def test_parameters_have_the_global_shapes_in_the_source_code(self) -> None:
         result = answer(DEMO, "program", "--top=100")
         rows = {row["path"]: row for row in result["parameters"]}
@@ -859,32 +709,3 @@ class Demo(unittest.TestCase):
         aliased = [row["bytes"] for row in rows.values() if row["aliased_to_output"]]
         self.assertEqual((len(rows), len(aliased)), (31, 21))
         self.assertEqual(result["aliased_bytes"], sum(aliased))
-
-
-@unittest.skipUnless(OFFLOADING.exists(), "the capture isn't here")
-class Offloading(unittest.TestCase):
-    def test_parameters_in_host_memory_are_listed(self) -> None:
-        result = answer(OFFLOADING, "program")
-        names = "path shape global_shape sharding memory_space aliased_to_output"
-        shape = "f32[5,1024,1024,256]"
-        self.assertEqual(
-            columns(result["parameters"], *names.split()),
-            [(f"ws[{i}]", shape, shape, "{replicated}", 5, True) for i in range(3)],
-        )
-        self.assertEqual((result["aliased_bytes"], result["collectives"]), (0, []), "no HBM")
-
-    def test_collective_in_a_later_step_has_the_same_figures_as_in_comm(self) -> None:
-        step = "jit__psum(9646411105960254074)"
-        result = answer(OFFLOADING, "program", "--step-id", step)
-        (row,) = result["collectives"]
-        self.assertEqual(
-            (row["collective"], row["how"], row["n_instructions"]), ("all-reduce", "sync", 1)
-        )
-        (of_comm,) = answer(OFFLOADING, "comm", "--step-id", step)["rows"]
-        for name in ("n_executions", "sync_dur_ps", "wait_dur_ps", "payload_bytes", "plan"):
-            self.assertEqual(row[name], of_comm[name])
-        (parameter,) = result["parameters"]
-        self.assertEqual(
-            parameter["sharding"], "{devices=[2,1,1,1,1,4]<=[8] last_tile_dim_replicate}"
-        )
-        self.assertEqual(parameter["global_shape"], "f32[2,5,1024,1024,256]")

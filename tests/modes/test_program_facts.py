@@ -58,21 +58,6 @@ class AtMostEight(unittest.TestCase):
                     expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
                 self.assertEqual(rows, expected)
 
-    def test_up_to_eight_fused_lines_are_listed_by_number_of_instructions(self) -> None:
-        for n in (1, 8, 9):
-            with self.subTest(n=n):
-                # The last fused line has two instructions.
-                lines = [f"m.py:{i + 10}" for i in range(n)]
-                body = [
-                    hlo_proto.op(f"add.{i}", "add", line=line)
-                    for i, line in enumerate([*lines, lines[-1]])
-                ]
-                program = {"body": body, "main": [hlo_proto.op("f.1", "fusion", calls=["body"])]}
-                data = trace_of(program, event("f.1", "loop fusion", 0, 9, stack="m.py:1:1"))
-                (group,) = answer(data, "by_source")["groups"]
-                rows = [tuple(row.values()) for row in group["also_fused"]]
-                self.assertEqual(rows, [(lines[-1], 2), *((line, 1) for line in lines[:-1])][:8])
-
 
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
     """Return the two operands of a dot, then the dot."""
@@ -183,11 +168,6 @@ class Kernels(unittest.TestCase):
         self.assertEqual(figures, (692, 134, 134))
         self.assertTrue(any("declared" in note for note in result["notes"]))
 
-    def test_flops_of_the_trace_take_precedence_over_the_declared_cost(self) -> None:
-        data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
-        (row,) = answer(data, "roofline")["groups"]
-        self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
-
     def test_declared_cost_takes_precedence_over_flops_on_events(self) -> None:
         plane = tpu_plane([kernel(0, program_id=PROGRAM_ID)])
         names = StatNames(90)
@@ -200,21 +180,6 @@ class Kernels(unittest.TestCase):
         (row,) = answer(encode(Space([plane, programs])), "roofline")["groups"]
         figures = (row["cost_source"], row["flops_sum"], row["bytes_accessed_sum"])
         self.assertEqual(figures, ("declared", 346, 67))
-
-    def test_cost_given_by_the_user_takes_precedence_over_the_declared_cost(self) -> None:
-        data = trace_of(self.DECLARED, kernel(0))
-        (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
-        self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
-
-    def test_declared_cost_without_flops_is_ignored(self) -> None:
-        for cost in ({"flops": "0", "bytes_accessed": "9"}, {"bytes_accessed": "9"}, {}):
-            data = trace_of(declaring(**cost), kernel(0))
-            result = answer(data, "roofline")
-            reasons = [row["reason"] for row in result["skipped_groups"]["top_skipped"]]
-            self.assertEqual((result["groups"], reasons), ([], ["opaque"]))
-            ledger = answer(data, "bottleneck")
-            self.assertEqual(len(ledger["kernels_of_unknown_cost"]), 1)
-            self.assertIsNone(ledger["hfu_at_least"])
 
     def test_declared_cost_is_excluded_from_lower_bounds(self) -> None:
         result = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")
@@ -275,37 +240,6 @@ class LikelyLines(unittest.TestCase):
                 result = likely(program, f"{name}.call-done", "async-done")
                 self.assertEqual(result, {"source_inner": "m.py:1", "source_is": "producer"})
 
-    def test_wait_for_a_fused_collective_names_the_collective(self) -> None:
-        program: Program = {
-            "body": [
-                hlo_proto.op("p", "parameter"),
-                hlo_proto.op("all-gather.1", "all-gather", "p"),
-            ],
-            "rest": [hlo_proto.op("q", "parameter")],
-            "main": [
-                hlo_proto.op("async-collective-start.1", "fusion", calls=["body"]),
-                hlo_proto.op("gte", "get-tuple-element", "async-collective-start.1"),
-                hlo_proto.op("async-collective-done.1", "fusion", "gte", calls=["rest"]),
-            ],
-        }
-        wait = event("async-collective-done.1", "custom fusion", 0, 10)
-        for data, waits_for in (
-            (trace_of(program, wait), "all-gather"),
-            (with_program(None, [wait]), "collective"),
-        ):
-            rollup = answer(data, "summary")["comm_rollup"]
-            self.assertEqual([row["waits_for"] for row in rollup], [waits_for])
-
-    def test_likely_sources_and_fused_lines_are_null_without_a_program(self) -> None:
-        data = with_program(None, [event("copy-done.1", "copy-done", 0, 10)])
-        result = answer(data, "by_source", *EVERYTHING)
-        self.assertEqual(
-            result["program"],
-            {"name": None, "program_id": str(PROGRAM_ID), "n_programs": 1, "hlo": False},
-        )
-        (group,) = result["groups"]
-        self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
-
 
 def small_program() -> bytes:
     return hlo_proto.hlo_proto(
@@ -349,12 +283,6 @@ class Damage(unittest.TestCase):
             result.append(outcome.object)
         return result
 
-    def test_intact_program_causes_no_note(self) -> None:
-        answers = self.assert_answered(small_program(), "whole")
-        self.assertEqual(tuple(result["mode"] for result in answers), MODES)
-        for result in answers:
-            self.assertEqual(notes_of_damage(result), [])
-
     def test_truncated_program_causes_a_single_note(self) -> None:
         whole = small_program()
         for end in (1, len(whole) // 2, len(whole) - 1):
@@ -363,11 +291,6 @@ class Damage(unittest.TestCase):
                 self.assertEqual(len(notes_of_damage(result[mode])), 1)
             for group in result["by_source"]["groups"]:
                 self.assertEqual((group["likely_sources"], group["also_fused"]), (None, None))
-
-    def test_empty_program_causes_no_note(self) -> None:
-        for result in self.assert_answered(hlo_proto.hlo_proto({"main": []}), "empty"):
-            self.assertTrue(result["program"]["hlo"])
-            self.assertEqual(notes_of_damage(result), [])
 
 
 @functools.cache
@@ -390,10 +313,3 @@ class Training(unittest.TestCase):
         self.assertGreater(len(dots), 5)
         self.assertEqual({row["dtype_source"] for row in dots}, {"program"})
         self.assertFalse(any(row["dtype_uncertain"] for row in rows))
-
-    def test_nearly_all_time_without_a_stack_has_a_likely_line(self) -> None:
-        groups = self.result("by_source", *EVERYTHING)["groups"]
-        without = [group for group in groups if group["agg_key_kind"] != "stack"]
-        rows = [row for group in without for row in group["likely_sources"]]
-        lined = sum(row["dur_ps"] for row in rows if row["source_inner"])
-        self.assertGreaterEqual(lined, 0.95 * sum(group["total_dur_ps"] for group in without))

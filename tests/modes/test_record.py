@@ -14,8 +14,6 @@ from unittest.mock import patch
 
 from _breakdown.analysis import processes
 from _breakdown.pipeline.device import open_device
-from tests.builders import records, rewrite
-from tests.builders.hlo_proto import metadata_plane
 from tests.builders.make_runs import write_runs
 from tests.builders.peers import with_slow_device
 from tests.builders.records import DEVICE, Json
@@ -199,12 +197,6 @@ class Figures(unittest.TestCase):
         ops = [wait for wait, _ in ops_and_figures]
         self.assertEqual(self.of(math, *ops), (1000, 227, 7, 24, 116))
 
-    def test_containers_belong_to_no_group(self) -> None:
-        of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
-        [step] = of["steps"]
-        self.assertEqual((step["used"], step["busy_ps"], step["durs_ps"]), (True, 0, []))
-        self.assertEqual(of["groups"], [])
-
 
 class Groups(unittest.TestCase):
     def test_groups_are_in_order_of_appearance_across_all_devices(self) -> None:
@@ -248,97 +240,6 @@ class Groups(unittest.TestCase):
         self.assertEqual(of["devices"][0]["program"], digest(*texts[:2]))
         self.assertEqual(of["devices"][1]["program"], digest(*texts[2:]))
 
-    def test_lists_are_sorted_and_limited_to_32_texts(self) -> None:
-        def group(n: int) -> Json:
-            ops = [
-                op(f"f.{i}", "loop fusion", i, 1, tf_op=f"t{99 - i}:", stack="a.py:1:2")
-                for i in range(n)
-            ]
-            [only] = record(tpu_plane(ops, [("0", 0, 100)]))["groups"]
-            of: Json = only
-            return of
-
-        for n in (32, 33):
-            self.assertEqual(group(n)["tf_ops"], [f"t{i}:" for i in range(100 - n, 132 - n)])
-        self.assertEqual(group(33)["signatures"], ["f [loop fusion]"])
-
-    def test_source_of_a_group_without_a_stack_is_the_first_in_alphabetical_order(self) -> None:
-        ops = [
-            op(f"c.{i}", "copy", i, 1, tf_op="w:", source=s)
-            for i, s in enumerate(("b.py:2", "a.py:9"))
-        ]
-        ops.append(op("c.2", "copy", 2, 1, tf_op="w:"))
-        [group] = record(tpu_plane(ops))["groups"]
-        self.assertEqual((group["source"], group["frames"]), ("a.py:9", []))
-
-
-class Programs(unittest.TestCase):
-    def program(self, *ops: Op) -> Any:
-        return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
-
-    def test_program_is_the_same_whichever_branch_is_taken(self) -> None:
-        first = op("f.1", "loop fusion", 0, 100)
-        loop = op("while.1", "while", 200, 500)
-        branching = op("conditional.1", "conditional", 200, 300)
-        after = op("f.9", "loop fusion", 500, 10)
-        always = digest(first.text, loop.text, branching.text, after.text)
-        taken = (op("f.2", "loop fusion", 200, 100), op("f.3", "loop fusion", 499, 5))
-        other = (op("conditional.2", "conditional", 210, 10), op("f.4", "copy", 215, 90))
-        for inside in (taken, other, (*taken, *other), ()):
-            ops = first, loop, branching, *inside, after
-            for in_file in (ops, ops[::-1]):
-                self.assertEqual(self.program(*in_file), always)
-        self.assertNotEqual(self.program(first, loop, branching), always)
-
-
-class Notes(unittest.TestCase):
-    def test_note_about_one_device_says_which_device(self) -> None:
-        def plane(name: str, line: Line) -> Plane:
-            found = tpu_plane(steps_of([2]), [("0", 0, STEP_PS)], name=name)
-            found.lines.append(line)
-            return found
-
-        # One device has an op without metadata, and the other has a step without a valid time.
-        planes = [
-            plane("/device:TPU:0", Line("XLA Ops", [Event(99, 5, 5)])),
-            plane("/device:TPU:1", Line("Steps", [Event(1, num_occurrences=3)])),
-        ]
-        self.assertEqual(
-            record(planes)["notes"],
-            [
-                "/device:TPU:0: left out 1 event of the XLA Ops line (no metadata, no time or a"
-                " negative duration)",
-                "/device:TPU:1: left out 1 event of the Steps line (no valid time)",
-            ],
-        )
-
-    def test_event_without_a_time_is_counted_once_for_all_steps(self) -> None:
-        plane = tpu_plane(steps_of([2, 2, 2]), [(str(i), i * STEP_PS, STEP_PS) for i in range(3)])
-        plane.lines.append(Line("XLA Ops", [Event(1, num_occurrences=3)]))
-        self.assertEqual(
-            record(plane)["notes"],
-            ["left out 1 event of the XLA Ops line (no metadata, no time or a negative duration)"],
-        )
-
-    def test_damaged_program_is_noted_once(self) -> None:
-        # To read an asynchronous collective, the device needs the program; so does the digest.
-        executed = op("async-collective-done.1", "loop fusion", 10, 50, program_id=7)
-        programs = metadata_plane({7: ("jit_f(7)", b"damaged")})
-        (note,) = record([tpu_plane([executed], [("0", 0, STEP_PS)]), programs])["notes"]
-        self.assertIn("the program's HLO can't be read: jit_f(7): ", note)
-
-    def test_note_about_all_devices_appears_once(self) -> None:
-        planes = [
-            Plane(
-                device,
-                [Line("XLA Modules", [Event(1, 0, 50)]), Line("XLA Ops", [Event(1, 0, 9)])],
-                [EventMetadata(1, "x")],
-            )
-            for device in ("/device:TPU:0", "/device:TPU:1")
-        ]
-        (note,) = record(planes)["notes"]
-        self.assertTrue(note.startswith("the trace has no Steps line, so each"), note)
-
 
 class SlowDevice(unittest.TestCase):
     def test_devices_are_read_again_only_if_the_record_lacks_the_compared_step(self) -> None:
@@ -362,49 +263,8 @@ class SlowDevice(unittest.TestCase):
                 self.assertEqual(found, expected)
                 self.assertEqual(read.call_count, n_read)
 
-    def test_device_without_steps_is_not_compared_with_a_step_without_a_name(self) -> None:
-        planes = []
-        for name, steps, slow in (
-            ("/device:TPU:0", [("", 0, 1000)], 600),
-            ("/device:TPU:1", None, 100),
-        ):
-            ops = [op("f", "loop fusion", 0, 300), op("all-reduce.1", "all-reduce", 310, slow)]
-            plane = tpu_plane(ops, steps, name=name)
-            plane.event_metadata.append(EventMetadata(99, "barrier-cores"))
-            plane.lines.append(Line("XLA TraceMe", [Event(99, 302, 5)]))
-            planes.append(plane)
-        # An event without metadata has no name.
-        next(line for line in planes[0].lines if line.name == "Steps").events = [Event(77, 0, 1000)]
-        self.assertEqual([device["causes"] for device in record(planes)["devices"]], [[], None])
-
-
-class LongTexts(unittest.TestCase):
-    def test_truncated_keys_remain_distinct(self) -> None:
-        ops = [
-            op(f"fusion.{i}", "loop fusion", 10 * i, 10, tf_op="x" * 70_000 + str(i))
-            for i in range(2)
-        ]
-        data = encode(Space([tpu_plane(ops, [("0", 0, STEP_PS)])]))
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "x.xplane.pb")
-            path.write_bytes(data)
-            result = answer(path, "compare", "--baseline", str(path))
-            of = answer(path, "record")
-        self.assertEqual(len(result["rows"]), 2)
-        keys = [group["agg_key"] for group in of["groups"]]
-        self.assertEqual(keys, [row["agg_keys_after"][0] for row in result["rows"]])
-        cut = [key.removesuffix(digest(f"tfop:{'x' * 70_000}{i}")) for i, key in enumerate(keys)]
-        self.assertEqual(cut, [f"tfop:{'x' * (65_531 - 17)}…"] * 2)
-
 
 class Processes(unittest.TestCase):
-    def test_record_is_the_same_with_one_or_several_processes(self) -> None:
-        program = records.of_demo()[:40]
-        data = rewrite.trace(
-            program, 2, jitter=0.01, devices=[f"/device:TPU:{i}" for i in range(5)]
-        )
-        self.assert_same(data)
-
     def test_paths_of_a_group_are_merged_across_processes(self) -> None:
         planes = [
             tpu_plane(
@@ -426,3 +286,22 @@ class Processes(unittest.TestCase):
             together = run(data, "record").object
         self.assertEqual(alone | {"profile_dir": ""}, together | {"profile_dir": ""})
         return together
+
+
+class Programs(unittest.TestCase):
+    def program(self, *ops: Op) -> Any:
+        return record(tpu_plane(ops, [("0", 0, 1000)]))["devices"][0]["program"]
+
+    def test_program_is_the_same_whichever_branch_is_taken(self) -> None:
+        first = op("f.1", "loop fusion", 0, 100)
+        loop = op("while.1", "while", 200, 500)
+        branching = op("conditional.1", "conditional", 200, 300)
+        after = op("f.9", "loop fusion", 500, 10)
+        always = digest(first.text, loop.text, branching.text, after.text)
+        taken = (op("f.2", "loop fusion", 200, 100), op("f.3", "loop fusion", 499, 5))
+        other = (op("conditional.2", "conditional", 210, 10), op("f.4", "copy", 215, 90))
+        for inside in (taken, other, (*taken, *other), ()):
+            ops = first, loop, branching, *inside, after
+            for in_file in (ops, ops[::-1]):
+                self.assertEqual(self.program(*in_file), always)
+        self.assertNotEqual(self.program(first, loop, branching), always)

@@ -18,8 +18,6 @@ from tests.builders.edits import edits_of, small
 from tests.builders.records import DEVICE, Json, Name, Program
 from tests.harness import DEMO, InFolder, answer
 
-ALL = ("--top", "1000000")
-
 
 class WithFiles(InFolder):
     def record_of(self, trace: Path, name: str, *options: str) -> Path:
@@ -80,24 +78,6 @@ class Compared(WithFiles):
         theirs = self.write("after/gzipped.json.gz", gzip.compress(plain))
         for pair in ((ours, theirs), (ours, after), (ours.parent, theirs.parent)):
             self.assertEqual(comparable(compare(*pair)), expected, pair)
-
-    def test_devices_before_and_after_can_be_selected(self) -> None:
-        other = "/device:TPU:1"
-        program = small(records.of_demo())
-        data = rewrite.trace(program, 2, jitter=0.04, devices=(DEVICE, other))
-        both = self.write("both.xplane.pb", data)
-        record = self.record_of(both, "both.json")
-        there = compare(both, both, "--device", other, *ALL)
-        self.assertEqual((there["before"]["device"], there["after"]["device"]), (DEVICE, other))
-        back = compare(both, both, "--baseline-device", other, *ALL)
-        self.assertEqual((back["before"]["device"], back["after"]["device"]), (other, DEVICE))
-        deltas = [row["delta_ps"] for row in there["rows"]]
-        self.assertTrue(any(deltas))
-        self.assertCountEqual(deltas, [-row["delta_ps"] for row in back["rows"]])
-        recorded = compare(record, record, "--device", other, *ALL)
-        # A record has the causes of its first device only.
-        self.assertEqual((there["causes"], recorded["causes"]), ([], None))
-        self.assertEqual(comparable({**recorded, "causes": []}), comparable(there))
 
 
 def names_of(n_hosts: int, n_devices: int) -> list[Name]:

@@ -10,12 +10,11 @@ from tests.builders.xspace import (
     Space,
     StatValue,
     encode,
-    memory_access_breakdown,
     op,
     tpu_plane,
     trace,
 )
-from tests.harness import answer, run
+from tests.harness import answer
 from tests.modes.small_steps import (
     BF16,
     GIB,
@@ -29,7 +28,6 @@ from tests.modes.small_steps import (
     matmul,
     roofline,
 )
-from tests.shown import text_of
 
 
 class Roofline(unittest.TestCase):
@@ -64,42 +62,6 @@ class Roofline(unittest.TestCase):
             "cost_source": "xla",
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
-
-    def test_figures_of_a_memory_bound_group_are_exact(self) -> None:
-        # 1e12 flops take 0.5 s and 3 GiB take 3 s; the op ran for 7 s.
-        row = self.one(matmul(0, 7 * PS, 10**12, 3 * GIB))
-        expected = {
-            "arithmetic_intensity": 310.4409,
-            "bound": "memory",
-            "t_compute_theory_ps": PS // 2,
-            "t_hbm_theory_ps": 3 * PS,
-            "t_roofline_theory_ps": 3 * PS,
-            "mfu": 0.071429,
-            "hbm_util": 0.428571,
-            "roofline_util": 0.428571,
-            "shortfall_ps": 4 * PS,
-            "shortfall_pct": 57.143,
-        }
-        self.assertEqual({key: row[key] for key in expected}, expected)
-
-    def test_shortfall_uses_the_rounded_roof_but_its_percentage_uses_the_exact_roof(self) -> None:
-        # 5 flops take 2.5 ps, and 7 flops take 3.5 ps; rounding half to even gives 2 and 4.
-        self.assertEqual(self.one(matmul(0, 10, 5, 1))["t_compute_theory_ps"], 2)
-        peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
-        for flops, shortfall in ((5, 9), (7, 7)):
-            row = self.one(matmul(0, 11, flops, 1), options=peaks)
-            self.assertEqual(row["shortfall_ps"], shortfall)
-        # The percentage uses the exact roof, so it is 100 - 100 * 2.5 / 10.
-        self.assertEqual(self.one(matmul(0, 10, 5, 1), options=peaks)["shortfall_pct"], 75.0)
-
-    def test_group_without_duration_has_no_utilization_and_no_weight(self) -> None:
-        result = roofline([matmul(0, 0, 4, 1)], *PEAKS)
-        (row,) = result["groups"]
-        for key in ("mfu", "hbm_util", "roofline_util", "shortfall_pct"):
-            self.assertIsNone(row[key])
-        for key in ("weighted_avg_mfu", "weighted_avg_hbm_util", "weighted_avg_roofline_util"):
-            self.assertIsNone(result["step_summary"][key])
-        self.assertIsNone(result["step_summary"]["rooflined_pct_of_compute"])
 
     def test_averages_are_weighted_by_time(self) -> None:
         ops = [
@@ -137,25 +99,6 @@ class Roofline(unittest.TestCase):
             expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
             self.assertEqual(result, expected)
 
-    def test_averages_are_null_if_no_group_is_judged(self) -> None:
-        result = roofline([leaf(0, 10)])["step_summary"]
-        self.assertIsNone(result["weighted_avg_roofline_util"])
-        self.assertIsNone(result["t_roofline_per_op_ps"])
-        self.assertEqual((result["step_shortfall_ps"], result["rooflined_dur_ps"]), (0, 0))
-        self.assertEqual(
-            (result["rooflined_pct_of_compute"], result["skipped_pct_of_compute"]), (0, 100)
-        )
-        self.assertEqual(result["top_shortfall_groups"], [])
-
-    def test_dtype_with_most_time_is_used_or_the_first_if_times_are_equal(self) -> None:
-        for durations, dtype in (((5, 6), "fp8"), ((6, 5), "bf16"), ((5, 5), "bf16")):
-            shapes = ("bf16[8]{0}", "f8e5m2[8]{0}")
-            ops = [
-                matmul(10 * i, dur, 4, 1, shape=shape, name=f"f.{i}")
-                for i, (dur, shape) in enumerate(zip(durations, shapes, strict=True))
-            ]
-            self.assertEqual(self.one(*ops, options=[])["dtype"], dtype)
-
 
 class Skipped(unittest.TestCase):
     def reason(self, *options: str, **facts: Any) -> str | None:
@@ -187,44 +130,6 @@ class Skipped(unittest.TestCase):
                 given = {key: value for key, value in facts.items() if value is not None}
                 self.assertEqual(self.reason(**given), reason)
 
-    def test_op_without_bytes_needs_no_breakdown(self) -> None:
-        space = memory_access_breakdown((1, 1, 2))
-        ops = [
-            matmul(0, 10, 8, 2, name="a", memory_access_breakdown=space),
-            matmul(10, 10, 8, 0, name="b"),
-        ]
-        (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
-        self.assertEqual((row["hbm_bytes_sum"], row["n_executions"]), (2, 2))
-
-    def test_group_is_not_skipped_if_the_peak_for_its_dtype_is_given(self) -> None:
-        for dtype, shape in (("fp32", "f32[8]"), ("fp16", "f16[8]")):
-            options = [f"--peak-tflops-{dtype}", "70"]
-            self.assertIsNone(self.reason(*options, flops=1, bytes_accessed=1, shape=shape))
-
-    def test_skipped_group_shows_the_signature_with_most_time(self) -> None:
-        ops = [leaf(0, 5, "a.1"), leaf(5, 4, "b.1"), leaf(10, 3, "b.2")]
-        (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
-        self.assertEqual(row["top_signature"], "b [loop fusion]")
-        self.assertTrue(row["example_hlo_op"].startswith("%a.1 ="))
-
-    def test_skipped_group_has_hbm_utilization_if_bytes_and_duration_are_known(self) -> None:
-        # The HBM peak is 2**30 bytes per second.
-        facts: dict[str, Any] = {"stack": HERE, "bytes_accessed": 2**30 // 10**9}
-        for op_, util in (
-            (leaf(0, 10**3, shape="f32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
-            (leaf(0, 10**3, shape="s32[8]{0}", flops=8, **facts), 2**30 // 10**9 / 2**30 * 1e9),
-            (leaf(0, 10**3, shape="bf16[8]{0}", stack=HERE, flops=8), None),
-            (leaf(0, 0, shape="f32[8]{0}", flops=8, **facts), None),
-            # XLA does not know the bytes of a kernel.
-            (kernel(0, 10**3, bytes_accessed=0), None),
-        ):
-            (row,) = roofline([op_], *PEAKS)["skipped_groups"]["top_skipped"]
-            self.assertEqual(row["hbm_util"], None if util is None else round(util, 6))
-        (row,) = roofline([leaf(0, 10**3, flops=8, **facts)], *PEAKS, "--bytes", "hbm")[
-            "skipped_groups"
-        ]["top_skipped"]
-        self.assertIsNone(row["hbm_util"])
-
 
 class Opaque(unittest.TestCase):
     OPS = (
@@ -248,20 +153,6 @@ class Opaque(unittest.TestCase):
             "tf_op": "first",
         }
         self.assertEqual({key: row[key] for key in expected}, expected)
-
-    def test_opaque_time_is_listed_as_skipped(self) -> None:
-        result = roofline([*self.OPS, leaf(300, 1, stack=HERE)])
-        self.assertEqual(result["skipped_groups"]["n_no_flops"], 1)
-        (row,) = result["skipped_groups"]["top_skipped"]
-        self.assertEqual((row["reason"], row["total_dur_ps"]), ("opaque", 150))
-        self.assertEqual((row["source_inner"], row["tf_op"]), ("m.py:1", "first"))
-        self.assertEqual(row["top_signature"], "custom-call:tpu_custom_call")
-
-    def test_custom_call_without_flops_is_opaque(self) -> None:
-        for target in ("ConcatBitcast", ""):
-            ops = [op("x", "custom-call", 0, 5, attributes=f', custom_call_target="{target}"')]
-            (row,) = roofline(ops)["skipped_groups"]["top_skipped"]
-            self.assertEqual(row["reason"], "opaque")
 
 
 class KernelCost(unittest.TestCase):
@@ -289,12 +180,6 @@ class KernelCost(unittest.TestCase):
         # Judged groups take 410 of 460 ps.
         self.assertEqual(result["step_summary"]["rooflined_pct_of_compute"], 89.13)
 
-    def test_cost_of_zero_leaves_the_kernel_out(self) -> None:
-        result = roofline(list(self.OPS), *self.PEAKS, "--kernel-cost", "flash=0,0")
-        (row,) = result["groups"]
-        self.assertEqual((row["kernel"], row["kernel_dur_ps"], row["total_dur_ps"]), (None, 0, 10))
-        self.assertEqual(result["skipped_groups"]["total_dur_ps_skipped"], 450)
-
     def test_dtype_given_by_the_user_is_certain(self) -> None:
         for cost, dtype, uncertain in (("1,1", "bf16", True), ("1,1,fp8", "fp8", False)):
             ops = [
@@ -307,18 +192,6 @@ class KernelCost(unittest.TestCase):
             ]
             (row,) = roofline(ops, "--kernel-cost", f"k={cost}")["groups"]
             self.assertEqual((row["dtype"], row["dtype_uncertain"]), (dtype, uncertain))
-
-    def test_kernel_with_zero_flops_or_bytes_is_skipped(self) -> None:
-        for cost, reason in (("0,1", "no_flops"), ("1,0", "no_bytes")):
-            result = roofline([kernel(0, 5)], "--kernel-cost", f"flash={cost}")["skipped_groups"]
-            self.assertEqual(column(result["top_skipped"], "reason"), [reason])
-
-    def test_unknown_kernel_is_rejected_and_known_kernels_are_listed(self) -> None:
-        for cost in ("flash.1=1,1", "lash=1,1", "flash=x=1,1"):
-            outcome = run(trace(list(self.OPS)), "roofline", "--kernel-cost", cost)
-            self.assertEqual((outcome.status, outcome.stderr.count("\n")), (1, 1))
-            self.assertEqual(outcome.object["reason"], "kernel_not_found")
-            self.assertEqual(outcome.object["available_kernels"], ["flash", "other"])
 
 
 class PerOpRoof(unittest.TestCase):
@@ -368,12 +241,6 @@ class PerOpRoof(unittest.TestCase):
         alone = answer(trace(ops[1:]), "roofline")["step_summary"]
         self.assertIsNone(alone["t_roofline_per_op_ps"])
         self.assertIsNone(alone["shortfall_per_op_ps"])
-
-    def test_text_marks_a_group_faster_than_its_roof(self) -> None:
-        for flops, n in ((8, 0), (40, 1)):
-            result = roofline([matmul(0, 10, flops, 1)], "--peak-tflops-bf16", "2",
-                              "--peak-hbm-gibps", "1e9")  # fmt: skip
-            self.assertEqual(text_of(result, "utf-8").count("(faster than its roof)"), n)
 
     def test_measured_time_limits_the_roof_of_an_op(self) -> None:
         ops = [matmul(0, 2, 8, 1, name="a"), matmul(2, 8, 8, 1, name="b")]
@@ -427,12 +294,6 @@ class Peaks(unittest.TestCase):
                     {k: v for k, v in self.peaks().items() if k.startswith("peak") and k != key},
                 )
 
-    def test_ridge_points_are_listed_for_known_peaks(self) -> None:
-        used = self.peaks("--peak-tflops-fp32", "1", "--peak-hbm-gibps", "1")
-        self.assertEqual(
-            used["ridge_points"], {"bf16": 1074280.5898, "fp8": 2148561.1796, "fp32": 931.3226}
-        )
-
     def test_profile_peaks_are_used_if_requested(self) -> None:
         data = chip_trace(
             device_type_string="TPU v6 Lite",
@@ -446,54 +307,11 @@ class Peaks(unittest.TestCase):
         used = self.peaks("--chip", "profile", "--peak-hbm-gibps", "5", data=data)
         self.assertEqual((used["peak_tflops_bf16"], used["peak_hbm_gibps"]), (918.0, 5.0))
 
-    def test_peaks_are_unknown_if_the_profile_has_no_peaks(self) -> None:
-        for facts in ({}, {"peak_teraflops_per_second": 0.0}, {"peak_teraflops_per_second": 5.0}):
-            result = answer(chip_trace(**facts), "roofline", "--chip", "profile")
-            self.assertEqual(result["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
-            self.assertEqual(result["peaks_used"]["ridge_points"], {})
-
-    def test_ridge_point_that_overflows_a_float_is_omitted(self) -> None:
-        peaks = ["--peak-hbm-gibps", "5e-324", "--peak-tflops-bf16", "1e308"]
-        result = answer(chip_trace(matmul(0, 1, 8, 8)), "roofline", *peaks)
-        self.assertNotIn("bf16", result["peaks_used"]["ridge_points"])
-        self.assertEqual(result["groups"], [])
-        self.assertEqual(result["skipped_groups"]["n_peak_unknown_for_dtype"], 1)
-
 
 class RooflineNotes(unittest.TestCase):
     def notes(self, data: bytes, *options: str) -> list[str]:
         notes: list[str] = answer(data, "roofline", "--step", "0", *options)["notes"]
         return notes
-
-    def test_trace_that_matches_the_peaks_causes_no_note(self) -> None:
-        data = chip_trace(matmul(0, 9, 8, 2, model_flops=8), device_type_string="TPU v7x")
-        self.assertEqual(self.notes(data), [])
-
-    def test_groups_over_their_roof_are_noted(self) -> None:
-        peaks = ["--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9"]
-        ops = [
-            matmul(0, 4, 8, 1, stack="m.py:1:1"),  # Exactly at its roof.
-            matmul(10, 3, 8, 1, stack="m.py:2:1"),
-            matmul(20, 2, 8, 1, stack="m.py:3:1"),
-            # This group has no duration and so no utilization.
-            matmul(30, 0, 8, 1, stack="m.py:4:1"),
-        ]
-        v7x = ["--chip", "v7x", *peaks]
-        without_line = [*ops, matmul(40, 1, 8, 1, tf_op="x", stack=None)]
-        four = [matmul(10 * i, 1 + i % 3, 90, 1, stack=f"{i}.py:1:1") for i in range(4)]
-        for trace_of, n, names in (
-            (ops, 2, "m.py:2, m.py:3"),
-            (without_line, 3, "m.py:2, m.py:3, tfop:x"),
-            # Up to three groups are listed, by time and then by key.
-            (four, 4, "2.py:1, 1.py:1, 3.py:1, …"),
-        ):
-            (note,) = self.notes(chip_trace(*trace_of), *v7x)
-            self.assertEqual(
-                note,
-                f"roofline_util exceeds 1 in {n} groups, because a dtype, a peak or a flop count is"
-                f" wrong: {names}",
-            )
-        self.assertEqual(self.notes(chip_trace(ops[0]), *v7x), [])
 
     def test_note_reports_groups_whose_model_flops_differ_from_flops(self) -> None:
         ops = [
@@ -505,34 +323,6 @@ class RooflineNotes(unittest.TestCase):
         self.assertTrue("1 group" in note, note)
         self.assertIn("model_flops_sum", note)
 
-    def test_note_reports_peaks_of_a_different_generation(self) -> None:
-        own = {"peak_teraflops_per_second": 139.8, "peak_hbm_bw_gigabytes_per_second": 614.4}
-        for device_type, chip, facts in (
-            ("TPU v6 Lite", "v6e", {}),
-            ("tpu V6E", "v6e", {}),
-            ("TPU v4", "v4", own),
-            ("TPU v5", "v5p", {}),
-        ):
-            with self.subTest(device_type=device_type):
-                data = chip_trace(device_type_string=device_type, **facts)
-                self.assertEqual(answer(data, "roofline")["chip"], chip)
-                self.assertEqual(
-                    self.notes(data),
-                    [
-                        f"the trace is of a {device_type!r}; using the peaks of {chip}"
-                        " (--chip selects others)"
-                    ],
-                )
-                # Peaks that the user selected cause no note.
-                self.assertEqual(self.notes(data, "--chip", chip), [])
-                note = self.notes(data, "--chip", "v7x")[0]
-                self.assertEqual(
-                    note,
-                    f"the trace is of a {device_type!r}, but the peaks of v7x are used;"
-                    f" pass --chip {chip}",
-                )
-        self.assertEqual(self.notes(data, "--chip", "profile"), [])
-
     def test_note_reports_peaks_that_differ_by_more_than_5_percent(self) -> None:
         for fact, near, far in (
             ("peak_teraflops_per_second", (1153.5, 1096.0, 1211.0), (1095.0, 1212.0)),
@@ -543,19 +333,3 @@ class RooflineNotes(unittest.TestCase):
                 with self.subTest(fact=fact, value=value):
                     notes = self.notes(chip_trace(device_type_string="TPU v7x", **{fact: value}))
                     self.assertEqual(len(notes), value in far)
-
-    def test_note_reports_that_the_vendor_states_another_hbm_peak_for_v7x(self) -> None:
-        def note(*options: str) -> str:
-            gbps = {"peak_hbm_bw_gigabytes_per_second": 3690.0}
-            (only,) = self.notes(chip_trace(device_type_string="TPU v7x", **gbps), *options)
-            return only
-
-        self.assertEqual(
-            note(),
-            "using an HBM peak of 3690 GiB/s per device; for the vendor's 3436.6, pass"
-            " --peak-hbm-gibps 3436.6",
-        )
-        self.assertEqual(
-            note("--peak-hbm-gibps", "1000"),
-            "the trace says that the HBM peak is 3436.58 GiB/s, but 1000 is used",
-        )

@@ -6,8 +6,8 @@ import unittest
 
 from tests.builders import hlo_proto
 from tests.builders.allocator import Said, allocator, with_host
-from tests.builders.xspace import Op, Space, StatValue, double, encode, op, tpu_plane, trace
-from tests.harness import OFFLOADING, Json, answer, run
+from tests.builders.xspace import Op, Space, StatValue, double, encode, op, tpu_plane
+from tests.harness import OFFLOADING, Json, answer
 from tests.modes.small_steps import STEP
 
 
@@ -51,43 +51,6 @@ class Runtime(unittest.TestCase):
                 "min_available_bytes": 20,
             },
         )
-
-    def test_peak_is_at_the_earliest_of_equal_maxima(self) -> None:
-        result = runtime((20, 0, sizes(40, 40, 20)), (10, 0, sizes(60, 20, 20)))
-        assert result
-        self.assertEqual(result["peak_reserved_bytes"], 60)
-
-    def test_figures_are_null_if_a_number_is_missing_or_invalid(self) -> None:
-        result = runtime((10, 0, {"bytes_allocated": 50}), (20, 0, {"bytes_available": 7}))
-        assert result
-        self.assertEqual(result["min_available_bytes"], 7)
-        for name in ("capacity_bytes", "peak_bytes"):
-            self.assertIsNone(result[name], name)
-        result = runtime((10, 0, {**sizes(1, 2, 3), "bytes_available": "3"}))
-        assert result
-        self.assertEqual((result["peak_bytes"], result["capacity_bytes"]), (3, None))
-        result = runtime((10, 0, sizes(-1, 2, 3)))
-        assert result
-        self.assertIsNone(result["peak_bytes"])
-
-    def test_runtime_is_null_without_events(self) -> None:
-        self.assertIsNone(answer(holding(), "memory")["runtime"])
-        self.assertIsNone(runtime((10, 1, sizes(1, 2, 3))))
-        self.assertIsNone(runtime())
-
-    def test_runtime_is_reported_even_without_a_program_or_a_step(self) -> None:
-        host = allocator((10, 0, sizes(1, 2, 3)))
-        ran = op("a", "loop fusion", 0, 10)
-        for data, options, reason in (
-            (trace([ran], STEP), (), "no_program"),
-            (holding(), ("--step", "9"), "step_not_found"),
-            (trace([]), (), "empty_xla_ops_line"),
-        ):
-            with self.subTest(reason=reason):
-                result = run(with_host(data, host), "memory", *options).object
-                self.assertEqual(result["reason"], reason)
-                self.assertEqual(result["runtime"]["capacity_bytes"], 6)
-        self.assertNotIn("runtime", run(with_host(trace([]), host), "summary").object)
 
     def test_damaged_host_plane_is_noted(self) -> None:
         host = allocator((10, 0, sizes(1, 2, 3)))

@@ -63,15 +63,6 @@ class ScopeOfRow(unittest.TestCase):
             self.assertEqual(self.scope(*ops), {(scope, 1)})
         self.assertEqual(self.scope(math(0, None)), {(None, 0)})
 
-    def test_finding_has_the_shape_that_takes_the_most_time(self) -> None:
-        ops = [
-            math(0, None, 30, "f32[9]"),
-            math(1, None, 20, "f32[8]"),
-            math(2, None, 20, "f32[8]"),
-        ]
-        [row] = answer_of("bottleneck", ops)["findings"]
-        self.assertEqual((row["hlo_op"], row["shape"]), ("f.0", "f32[8]"))
-
 
 class CombinedCollective(unittest.TestCase):
     def scope(

@@ -9,7 +9,6 @@ import random
 import unittest
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from math import comb
 from typing import Any
 
@@ -17,10 +16,9 @@ from _breakdown.analysis.devices import cohorts, record_format, stragglers
 from _breakdown.analysis.devices.step_sums import StepSums
 from _breakdown.modes.spread import fields_of
 from _breakdown.pipeline.no_answer import NoAnswer
-from _breakdown.units import counted
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
-from tests.harness import DEMO, answer, within
+from tests.harness import within
 
 Loader = Callable[[], list[record_format.Record | NoAnswer]]
 
@@ -210,14 +208,6 @@ class Stragglers(unittest.TestCase):
         self.assertIsNone(answer["verdict"]["uniform_pct"])
         self.assertEqual(answer["slowest_vs_median"]["excess_ps"], 0)
 
-    def test_single_device_has_no_verdict(self) -> None:
-        answer = cohort(pod(records.made_up(0), names_of(1, 1)))
-        self.assertEqual(answer["verdict"]["why_not"], "one_device")
-        self.assertIsNone(answer["verdict"]["imbalance"])
-        self.assertIsNone(answer["slowest_vs_median"])
-        self.assertEqual(len(answer["steps"]), 5)
-        self.assertEqual(len(answer["devices"]), 1)
-
 
 def exact(devices: dict[Name, Sequence[Json]], base: Json | None = None) -> list[Json]:
     """Return the records of a run; times that `devices` omits are 0, except `busy_ps`."""
@@ -269,25 +259,6 @@ class Exact(unittest.TestCase):
             with self.subTest(first):
                 verdict = self.verdict(loaded(first), loaded([500, 500]))
                 self.assertEqual(verdict["imbalance"], imbalance)
-
-    def test_steps_without_duration_are_ignored(self) -> None:
-        twice = {load: [*loaded([load]), {}, *loaded([load])] for load in (500, 600)}
-        some = cohort(exact({("h0", str(load)): steps for load, steps in twice.items()}))
-        self.assertEqual(some["verdict"]["imbalance"], "large")
-        step = some["steps"][1]
-        self.assertEqual((step["max_load_ps"], step["mean_load_ps"]), (0, 0))
-        self.assertIsNone(self.verdict([{}, {}], [{}, {}])["imbalance"])
-
-    def test_p_value_of_exactly_5_percent_makes_a_straggler(self) -> None:
-        # By chance, one of 20 devices is the slowest in both steps with a probability of 20 / 20^2.
-        rest = [loaded([500, 500])] * 18
-        verdict = self.verdict(*rest, loaded([600, 600]), loaded([500, 500]))
-        self.assertEqual((verdict["p_value"], verdict["straggler"]),
-                         (0.05, of(("h18", "/device:TPU:0"))))  # fmt: skip
-
-        # With 19 devices, the p-value exceeds 5 %.
-        verdict = self.verdict(*rest, loaded([600, 600]))
-        self.assertEqual((verdict["p_value"], verdict["straggler"]), (0.052632, None))
 
     def test_scope_is_the_host_if_all_its_devices_have_half_of_the_largest_excess(self) -> None:
         # The median of the remaining devices is 550; half of the straggler's excess is 125.
@@ -352,36 +323,6 @@ class Exact(unittest.TestCase):
         self.assertEqual((lines["excess_ps"], lines["rest_ps"]), (500, 500 + 20 * 7))
         self.assertEqual(of["verdict"]["uniform_pct"], 100)
 
-    def test_uniform_pct_is_the_exact_share_of_the_excess(self) -> None:
-        base = records.record(records.made_up(2))
-        first, second, *_ = (i for i, g in enumerate(base["groups"]) if g["kind"] != "comm")
-        durs = [{first: a, second: 10}.get(i, 0) for a in (20, 10) for i in range(second + 1)]
-        slow = {"duration_ps": 1500, "durs_ps": durs[: second + 1]}
-        median = {"duration_ps": 1000, "durs_ps": durs[second + 1 :]}
-        of = cohort(exact({("h0", "0"): [slow], ("h0", "1"): [median]}, base))
-        self.assertEqual(of["verdict"]["uniform_pct"], 50)
-
-
-class Lines(unittest.TestCase):
-    """Test the fields that identify the lines of the slow device."""
-
-    def rows(self, profile: Any) -> list[Json]:
-        found: list[Json] = answer(profile, "spread")["cohorts"][0]["slowest_vs_median"]["rows"]
-        return found
-
-    def test_line_and_scope_equal_those_in_by_source(self) -> None:
-        groups = {
-            (group["kind"], group["agg_key"]): group
-            for group in answer(DEMO, "by_source", "--include-data-move")["groups"]
-        }
-        rows = self.rows(DEMO)
-        self.assertEqual(len(rows), 20)
-        for row in rows:
-            group = groups[row["kind"], row["agg_key"]]
-            self.assertEqual(row["source_user"], group["source_user"])
-            if row["scope"] is not None:
-                self.assertIn(row["scope"], [scope["scope"] for scope in group["scopes"]])
-
 
 class Joining(unittest.TestCase):
     records: list[Json]
@@ -425,50 +366,6 @@ class Joining(unittest.TestCase):
         for run in (others, others[::-1]):
             self.assertEqual([cohort["program"] for cohort in spread(run)["cohorts"]], programs)
 
-    def test_unreadable_host_is_counted_and_noted(self) -> None:
-        good = list(map(loader_of, self.records))
-        answer = spread_of(in_files([good[0], refuse, *good[1:]]))
-        self.assertEqual((answer["n_hosts"], answer["n_hosts_unreadable"]), (3, 1))
-        self.assertEqual(answer["cohorts"], [cohort(self.records)])
-        self.assertIn("h9.xplane.pb", answer["notes"][0])
-        both = [refuse, loader(b"{}"), *good]
-        notes = spread_of(in_files(both))["notes"]
-        self.assertEqual(spread_of(in_files(both[::-1]))["notes"], notes)
-        self.assertEqual(len(notes), 2)
-
-    def test_run_without_a_readable_host_is_rejected(self) -> None:
-        bad_record = loader(b"{}")
-        refusals: list[tuple[list[Loader], str, str]] = [
-            ([refuse, refuse], "unreadable_xplane_pb", "h9.xplane.pb"),
-            ([bad_record], "unreadable_record", "not a record"),
-            # If the reasons differ, `unreadable_xplane_pb` is reported.
-            ([bad_record, partial(refuse, "z")], "unreadable_xplane_pb", "not a record"),
-        ]
-        for loaders, reason, detail in refusals:
-            with self.subTest(reason=reason), self.assertRaises(NoAnswer) as caught:
-                spread_of(in_files(loaders))
-            self.assertEqual(caught.exception.reason, reason)
-            self.assertIn(detail, str(caught.exception.fields["detail"]))
-
-    def test_record_that_changes_during_reading_is_rejected(self) -> None:
-        changes: list[Json] = [{"devices": [], "steps": []}, {"steps": []}]
-        for change in changes:
-            versions = [self.records[0], {**self.records[0], **change}]
-            first = iter([[record_format.record_of(version)] for version in versions])
-            with self.subTest(change=change), self.assertRaises(NoAnswer) as caught:
-                spread_of({"a.json": partial(next, first)})
-            self.assertIn("changed", str(caught.exception.fields["detail"]))
-
-    def test_damaged_record_is_read_or_counted_as_unreadable(self) -> None:
-        good = [json.dumps(record).encode() for record in pod(records.made_up(2), names_of(2, 2))]
-        rng = random.Random(9)
-        for _ in range(50):
-            data = bytearray(good[0])
-            for _ in range(rng.randint(1, 3)):
-                data[rng.randrange(len(data))] = rng.choice(b'0123456789-e.,:[]{}"tn\\ ')
-            answer = spread_of(in_files([loader(bytes(data)), loader(good[1])]))
-            self.assertEqual(answer["n_hosts"] + answer["n_hosts_unreadable"], 2)
-
     def test_device_option_selects_a_device_of_each_host(self) -> None:
         answer = spread(self.records, device="/device:TPU:1")
         self.assertEqual(answer["n_devices"], 3)
@@ -477,62 +374,6 @@ class Joining(unittest.TestCase):
             spread(self.records, device="/device:TPU:9")
         self.assertEqual(caught.exception.fields["available_devices"],
                          ["/device:TPU:0", "/device:TPU:1"])  # fmt: skip
-
-    def test_equal_duplicates_are_counted_once(self) -> None:
-        answer = spread([*self.records, self.records[1]])
-        self.assertEqual(answer["cohorts"], spread(self.records)["cohorts"])
-        self.assertEqual(len(answer["notes"]), 2)
-        # Records in which no line ran can be duplicates, too.
-        [one] = exact({("h0", "0"): [{"duration_ps": 1000, "busy_ps": 900}]})
-        self.assertEqual(spread([one, {**one, "xplane_file": "other"}])["n_devices"], 1)
-        for step in one["steps"]:
-            step["used"] = False
-        self.assertEqual(spread([one, json.loads(json.dumps(one))])["n_devices"], 1)
-
-    def test_different_records_of_the_same_device_are_rejected(self) -> None:
-        another = pod(records.made_up(0), names_of(3, 2), seed=5)[1]
-        # Records differ if any figure differs.
-        step: Json = {"duration_ps": 1000, "busy_ps": 900, "comm_ps": 100, "host_ps": 10}
-        others: list[Json] = [
-            *({name: figure - 1} for name, figure in step.items()),
-            {"duration_ps": 999, "busy_ps": 899, "comm_ps": 99},
-            {"name": ""},
-        ]
-        pairs = [
-            *(
-                [exact({("h1", "0"): [figures]})[0] for figures in (step, step | other)]
-                for other in others
-            ),
-            [self.records[1], another],
-            [self.records[1], self.with_other_lines(self.records[1])],
-        ]
-        for pair in pairs:
-            for ours, theirs in (pair, pair[::-1]):
-                run = {"b.json": ours, "c.json": ours, "h1 (copy).json": theirs}
-                loaders = {name: loader_of(record) for name, record in run.items()}
-                details = set()
-                for names in itertools.permutations(loaders):
-                    with self.assertRaises(NoAnswer) as caught:
-                        spread_of({name: loaders[name] for name in names})
-                    self.assertEqual(caught.exception.reason, "duplicate_host")
-                    details.add(str(caught.exception.fields["detail"]))
-                device = ours["devices"][0]["device"]
-                self.assertEqual(
-                    details,
-                    {
-                        "b.json and h1 (copy).json are both of host h1, but their figures for"
-                        f" {device} differ; remove one of the files"
-                    },
-                )
-
-    def with_other_lines(self, of: Json) -> Json:
-        """Swap the times of two lines of a record, so that all sums remain equal."""
-        other: Json = json.loads(json.dumps(of))
-        at = [n for n, group in enumerate(other["groups"]) if group["kind"] == "compute"][:2]
-        for step in other["steps"]:
-            durs = step["durs_ps"]
-            durs[at[0]], durs[at[1]] = durs[at[1]], durs[at[0]]
-        return other
 
     def test_steps_are_aligned_by_name_and_repetition(self) -> None:
         run = json.loads(json.dumps(self.records))
@@ -584,34 +425,6 @@ class Joining(unittest.TestCase):
         self.assertIn("aligned by index", answer["notes"][0])
         # The steps of a single device need no alignment.
         self.assertEqual(spread(run[:1], device="/device:TPU:0")["notes"], [])
-
-    def test_notes_are_sorted(self) -> None:
-        step = {"duration_ps": 1}
-        run = exact({("h0", "0"): [step] * 3, ("h0", "1"): [step], ("h1", "0"): [step]})
-        run += exact(
-            {("h2", "0"): [step] * 2, ("h2", "1"): [step]}, records.record(records.made_up(2))
-        )
-        for record in run:
-            record["devices"] = [
-                {**device, "step_source": "modules"} for device in record["devices"]
-            ]
-        first, second = sorted({record["devices"][0]["program"] for record in run})
-        n_left_out = {run[0]["devices"][0]["program"]: 2, run[2]["devices"][0]["program"]: 1}
-        why = "because some devices lack figures"
-        offset = (
-            "executions are aligned by index, so the comparison is wrong if captures begin at"
-            " different executions"
-        )
-        self.assertEqual(
-            spread([*run, run[1]])["notes"],
-            [
-                f"program {first}: {offset}",
-                f"program {first}: left out {counted(n_left_out[first], 'step')}, {why}",
-                f"program {second}: {offset}",
-                f"program {second}: left out {counted(n_left_out[second], 'step')}, {why}",
-                "several files have equal figures for 0 of host h1; this device is counted once",
-            ],
-        )
 
     def test_steps_option_selects_steps_of_all_devices(self) -> None:
         some = slice(1, -1)

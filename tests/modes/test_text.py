@@ -18,10 +18,8 @@ from typing import Any
 from unittest import mock
 
 from _breakdown import command
-from _breakdown.analysis.source.rows import with_reads
 from _breakdown.modes import roofline
-from _breakdown.modes.by_op import with_shares
-from _breakdown.output import figures, fill
+from _breakdown.output import fill
 from _breakdown.output.characters import Characters
 from _breakdown.output.fill import filled
 from _breakdown.output.screen import Column, Each, Says, Section, Table, View
@@ -224,11 +222,6 @@ class Units(unittest.TestCase):
             },
         )
 
-    def test_time_below_a_nanosecond_has_the_unit_of_the_sentence(self) -> None:
-        for time, text in ((14, "0.000 ms"), (1200, "1.200 ns"), (0, "0")):
-            result = shown("{a:time}, {b:time} hidden", {"a": 3_514_000_000, "b": time})
-            self.assertEqual(result, [f"3.514 ms, {text} hidden"])
-
     def test_bytes_have_a_binary_unit(self) -> None:
         kib = 1024
         self.assert_shown(
@@ -272,18 +265,6 @@ class Units(unittest.TestCase):
             with self.subTest(rows=rows):
                 self.assertEqual(table_of(Table("", "r", columns), {"r": rows}), lines)
 
-    def test_times_in_a_section_have_the_same_unit(self) -> None:
-        says = Says("{x:time} and {y:time}")
-        section = Section((says, Table("t {y:time}", "r", (Column("a", "a", "time"),))))
-        fields = {"x": 1_500_000, "y": 2500, "r": [{"a": 20_000_000}]}
-        page = Page(UTF8, Style())
-        sentence, table = filled(section, fields, View())
-        self.assertEqual(sentence.unit, ("us", 10**6))
-        text = page.sentence(sentence.part.spans, sentence.unit)  # type: ignore[union-attr]
-        self.assertEqual(text.replace("\0", " "), "1.500 µs and 0.00250 µs")
-        lines = list(page.lines_of_table(table.part, table.unit))  # type: ignore[arg-type]
-        self.assertEqual(lines[1:], ["t 0.00250 µs", "   a µs", "  20.00"])
-
 
 class HiddenRows(unittest.TestCase):
     TABLE = Table(
@@ -305,39 +286,6 @@ class HiddenRows(unittest.TestCase):
             ["  time µs  name", "    1.000  a", "    0.001  b", "    0.001  1 more row (--all)"],
         )
         self.assertEqual(table_of(self.TABLE, fields, View(shows_all=True))[-1], "    0.001  c")
-
-    def test_last_row_includes_rows_omitted_from_the_json(self) -> None:
-        rows = [{"t": 10**9, "n": "a"}]
-        fields = {"step": 10**9, "rows": rows, "tail": {"n": 4, "t": 10**8}}
-        self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  4 more rows")
-        rows.append({"t": 5, "n": "b"})
-        self.assertEqual(table_of(self.TABLE, fields)[-1], "    0.100  5 more rows (--all)")
-
-    def test_label_of_the_last_row_extends_over_empty_cells(self) -> None:
-        columns = (
-            Column("a" * 60, "t", "time"),
-            Column("groups", "g"),
-            Column("line", "f", "file"),
-        )
-        rows = [{"t": 10**9, "g": "g" * 20, "f": "/folder" * 9}, {"t": 1, "g": "", "f": "/f"}]
-        table = self.TABLE._replace(columns=columns)
-        lines = table_of(table, {"step": 10**9, "rows": rows, "tail": {"n": 0, "t": 0}})
-        self.assertRegex(lines[1], r"1\.000  g+…g+  …/folder/folder\Z")
-        self.assertRegex(lines[2], r" 1 more row \(--all\)\Z")
-
-    def test_rows_of_unknown_time_are_not_hidden(self) -> None:
-        fields = {"step": 10**9, "rows": [{"t": None, "n": "a"}], "tail": {"n": 0, "t": 0}}
-        self.assertEqual(table_of(self.TABLE, fields), ["  time  name", "     ?  a"])
-
-    def test_row_shows_the_number_of_ops_and_the_runs_of_each(self) -> None:
-        row: Json = {"n_ops": 2, "n_executions": 5, "total_dur_ps": 200, "at_roof_ps": 100}
-        for each, runs in ((None, "2, 5 runs"), (4, "2 x 4")):
-            found = with_shares({**row, "n_executions_each": each})
-            self.assertEqual((found["ops_x_runs"], found["pct_of_roof"]), (runs, 50))
-        # A row of `ops` is one op.
-        row = {"n_executions": 5, "total_dur_ps": 200, "at_roof_ps": None}
-        found = with_shares(row)
-        self.assertEqual((found["ops_x_runs"], found["pct_of_roof"]), ("1 x 5", None))
 
 
 HOSTILE = {
@@ -426,16 +374,6 @@ class Names(unittest.TestCase):
                         directions = set(map(unicodedata.bidirectional, line))
                         self.assertFalse(directions & {"R", "AL", "AN"})
 
-    def test_signatures_are_shortened(self) -> None:
-        for signature, what in (
-            ("fusion [loop fusion]", "loop fusion"),
-            ("copy [data formatting]", "copy"),
-            ("custom-call:tpu_custom_call", "tpu_custom_call"),
-            ("add_add_fusion [loop fusion]", "add_add_fusion"),
-            ("all-gather +2", "all-gather +2"),
-        ):
-            self.assertEqual(figures.what_of(signature), what)
-
 
 class Lines(unittest.TestCase):
     def test_lines_are_wrapped_between_words(self) -> None:
@@ -474,30 +412,6 @@ class Lines(unittest.TestCase):
         lines = table_of(table, {"rows": rows})
         alike = ["  1  x", "    s", "    (2 rows like this)"]
         self.assertEqual(lines[1:], [*alike, "  2  y", "    s", "  3  y", "    s"])
-
-    def test_columns_are_left_out_before_names_are_cut_below_twelve_characters(self) -> None:
-        columns = (
-            Column("c", "c", "word"),
-            Column("n", "n", "count"),
-            Column("b", "b", gives_way=True),
-            Column("line", "f", "file"),
-        )
-        cells = [["c" * 30], ["1" * 9], ["b" * 30], ["/f" * 40]]
-        page = Page(UTF8, Style(60))
-        # Two columns indent the line, and two separate the columns.
-        for width, kept in ((53, [0, 1, 2, 3]), (52, [0, 1, 3]), (38, [0, 3])):
-            page.width = width
-            self.assertEqual(page.fitting(cells, columns), kept, width)
-
-    def test_parts_without_fields_are_omitted(self) -> None:
-        for part in (
-            Says("{a.b:time}"),
-            Says("{a}", when="b"),
-            Says("{a}", when="!a"),
-            Table("t", "b", (Column("a", "a"),)),
-            Each("b", (Says("{a}"),)),
-        ):
-            self.assertEqual(list(filled(part, {"a": {"x": 1}}, View())), [])
 
     def test_headline_is_first_and_commands_and_notes_are_last(self) -> None:
         fields = {**answer(DEMO, "idle"), "headline": "It idles.", "notes": ["b", "a", "b"]}
@@ -569,18 +483,6 @@ class Command(InFolder):
                 self.assertEqual(outcome.fields["reason"], "bad_arguments")
                 self.assertIn(f"{mode} has no {form} format", outcome.fields["detail"])
 
-    def test_dtype_that_an_op_reads_is_not_cut(self) -> None:
-        fields = demo("roofline")
-        row = {**fields["groups"][0], "dtype": "bf16", "operand_dtypes": ["fp32"]}
-        row |= {"kernel": "k" * 90, "source_user": f"/{'folder/' * 20}x.py:1"}
-        self.assertIn("  bf16 (fp32)  ", text_of({**fields, "groups": [row]}, "utf-8"))
-
-    def test_dtypes_are_spelled_alike_in_all_modes(self) -> None:
-        for dtype, read, shown in (("bf16", "f32", ["fp32"]), ("fp32", "f32", []),
-                                   ("bf16", "fp32", ["fp32"]), ("bf16", "u2", ["u2"])):  # fmt: skip
-            row = with_reads({"dtype": dtype, "operand_dtypes": [read]})
-            self.assertEqual(row["reads"], shown)
-
     def test_text_about_the_roofline_counts_the_bytes_of_one_memory(self) -> None:
         # A roof is at least as long as the time that its bytes take.
         for traffic in ("accessed", "hbm"):
@@ -600,61 +502,12 @@ class Command(InFolder):
             self.assertIn("e" * 90, text)
             self.assertNotIn("more note", text)
 
-    def test_options_for_text_are_rejected_for_other_formats(self) -> None:
-        for options, detail in (
-            (["--mode=idle", "--no-merge", "--text"], "--no-merge is only valid with --mode by_op"),
-        ):
-            outcome = command.outcome_of([str(DEMO), *options])
-            self.assertEqual(outcome.status, 2)
-            self.assertIn(detail, outcome.fields["detail"])
-
-    def test_option_text_is_short_for_format_text(self) -> None:
-        self.assertEqual(
-            *(
-                without_commands(self.printed(str(DEMO), "--mode=anatomy", option)[0])
-                for option in ("--text", "--format=text")
-            )
-        )
-
-    def test_environment_variable_columns_sets_the_width(self) -> None:
-        for columns, width in (("120", 120), ("10", 60), ("x", 100)):
-            mode = "comm" if width > 100 else "idle"
-            text, _, _ = self.printed(str(DEMO), "--mode", mode, "--text", COLUMNS=columns)
-            longest = max(map(len, without_commands(text)))
-            with self.subTest(columns=columns):
-                self.assertTrue(width - 15 < longest <= width, longest)
-
-    def test_option_top_applies_after_ops_are_merged(self) -> None:
-        text, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text", "--top=3")
-        of_all, _, _ = self.printed(str(DEMO), "--mode=by_op", "--text")
-        ops, first = (re.findall(r"  (\S+) · ", result) for result in (of_all, text))
-        self.assertEqual((first, len(first)), (ops[:3], 3))
-
-    def test_texts_about_the_demo_are_short(self) -> None:
-        for mode, longest in (("idle", 30), ("by_op", 30), ("spread", 30), ("bottleneck", 58)):
-            with self.subTest(mode=mode):
-                text = text_of(demo(mode), "utf-8")
-                self.assertLessEqual(text.count("\n"), longest)
-        for heading in ("  gain ms", "  where the step goes", "lines by lost", "all rows: runs "):
-            self.assertIn(f"\n\n{heading}", text)
-
-    def test_ascii_stream_gets_ascii_text(self) -> None:
-        result, _, _ = self.printed(str(DEMO), "--mode", "idle", "--text", encoding="ascii")
-        self.assertIn(" us", result)
-        result, _, _ = self.printed(str(DEMO), "--mode", "comm", "--text", encoding="ascii")
-        self.assertIn("...", result)
-
     def test_only_a_terminal_gets_bold_letters(self) -> None:
         profile = self.write("small.xplane.pb", to_host())
         self.assertIn("\x1b[1m", self.on_terminal({}, profile=profile))
         for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
             self.assertNotIn("\x1b", self.on_terminal(variables, profile=profile))
         self.assertNotIn("\x1b", self.printed(str(DEMO), "--mode=idle", "--text")[0])
-
-    def test_lines_are_wrapped_at_the_width_of_the_terminal(self) -> None:
-        lines = self.on_terminal({"NO_COLOR": "1"}, 64).split("\r\n")
-        longest = max(len(line) for line in lines if not line.startswith("next: "))
-        self.assertTrue(50 < longest <= 64, longest)
 
     def on_terminal(
         self, variables: dict[str, str], columns: int = 100, profile: Path = DEMO
@@ -698,9 +551,3 @@ class Command(InFolder):
                         first = "?" if value[0] is None else value[0]
                         self.assertIn(f"available {name[10:]}: {first}"[:60], words)
         self.assertGreater(n, 15)
-
-    def test_error_answers_show_runtime_and_planes(self) -> None:
-        texts = [text_of(outcome.object, "utf-8") for outcome in error_answers()
-                 if outcome.object["mode"] in ("memory", "anatomy")]  # fmt: skip
-        self.assertTrue(any("runtime: " in text for text in texts))
-        self.assertTrue(any("\nplanes\n" in text for text in texts))

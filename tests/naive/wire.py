@@ -93,20 +93,6 @@ def decode_stats(messages: list[bytes], names: dict[int, str]) -> dict[str, Stat
     return stats
 
 
-def numbers_in(message: Message, number: int) -> list[int]:
-    """Return the values of a repeated integer field, packed or unpacked."""
-    out: list[int] = []
-    for value in every(message, number):
-        if isinstance(value, int):
-            out.append(value)
-            continue
-        at = 0
-        while at < len(value):
-            item, at = read_varint(value, at)
-            out.append(item)
-    return out
-
-
 def text_in(message: Message, number: int) -> str:
     value = last(message, number, b"")
     return value.decode() if isinstance(value, bytes) else ""

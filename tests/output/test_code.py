@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import compute_breakdown
 from _breakdown import command
-from _breakdown.output.code import LARGEST_FILE, LONGEST_LINE, Sources
+from _breakdown.output.code import Sources
 from compute_breakdown import render
 from tests.harness import InFolder, in_folder, run, shared_file
 from tests.modes.small_steps import small_capture
@@ -43,19 +42,6 @@ class Places(InFolder):
                     {"file": "layers/norm.py", "line": line, "first_line": first, "lines": lines},
                 )
 
-    def test_two_names_of_the_path_agree(self) -> None:
-        for place, file in (
-            ("/home/dev/app/train.py:1", "train.py"),  # The folder has the name `app`, too.
-            ("train.py:1", "train.py"),
-            ("/home/dev/other/train.py:1", None),
-            ("/home/dev/other/norm.py:1", None),
-            (f"{self.root}/train.py:1", "train.py"),
-            ("layers/norm.py:1", "layers/norm.py"),
-        ):
-            with self.subTest(place):
-                found = self.sources.at(place)
-                self.assertEqual(found and found["file"], file)
-
     def test_no_code_is_shown_for_lines_that_the_file_lacks(self) -> None:
         for place in (None, "", "layers/norm.py", "layers/norm.py:0", "layers/norm.py:7"):
             self.assertIsNone(self.sources.at(place), place)
@@ -79,36 +65,6 @@ class Places(InFolder):
                 "/",
             ):
                 self.assertIsNone(self.sources.at(f"{place}:1"), place)
-
-    def test_only_text_of_moderate_size_is_shown(self) -> None:
-        place = self.root / "layers" / "norm.py"
-        for data, is_shown in (
-            (b"#" * LARGEST_FILE, True),
-            (b"#" * (LARGEST_FILE + 1), False),
-            (b"\xff\xfe", False),
-            (b"a\0b", False),
-        ):
-            place.write_bytes(data)
-            found = Sources(str(self.root)).at("layers/norm.py:1")
-            self.assertEqual(found is not None, is_shown, data[:9])
-            self.assertTrue(found is None or len(found["lines"][0]) == LONGEST_LINE)
-
-    def test_pipe_in_place_of_a_file_does_not_block(self) -> None:
-        path = self.root / "layers" / "norm.py"
-        path.unlink()
-        os.mkfifo(path)
-        self.assertIsNone(self.sources.at("layers/norm.py:1"))
-        # The pipe can also appear between the check and the opening.
-        with mock.patch("_breakdown.output.code.os.path.isfile", return_value=True):
-            self.assertIsNone(self.sources.at("layers/norm.py:1"))
-
-    def test_lines_end_as_in_python(self) -> None:
-        path = self.root / "layers" / "norm.py"
-        for end in ("\n", "\r\n", "\r"):
-            text = ["s = '\N{LINE SEPARATOR}\x1c'\f", "second", "third"]
-            path.write_bytes(end.join((*text, "")).encode())
-            found = Sources(str(self.root)).at("layers/norm.py:2")
-            self.assertEqual((found or {})["lines"][1:3], ["second", "third"], repr(end))
 
     def test_only_files_with_the_given_ending_are_shown(self) -> None:
         Path(self.root / "layers" / "norm.txt").write_text(TEXT)

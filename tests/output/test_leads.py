@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import unittest
@@ -16,10 +14,9 @@ from typing import Any
 from _breakdown import command, units
 from _breakdown.modes import bottleneck, comm
 from _breakdown.output import phrases
-from _breakdown.output.lead import following
 from tests.answers import BATCH, answers, demo
-from tests.harness import DEMO, LISTED_MODES, ROOT, SCRIPT, Json
-from tests.shown import headline_of, merged_of, text_of
+from tests.harness import LISTED_MODES, ROOT, SCRIPT, Json
+from tests.shown import headline_of, merged_of
 
 TIMES = dict(units.TIMES)
 AMOUNT = re.compile(
@@ -98,33 +95,6 @@ class Headlines(unittest.TestCase):
         without = {mode.name for mode in LISTED_MODES if not hasattr(mode.module, "headline")}
         self.assertEqual(without, {"record"})
 
-    def test_headline_of_an_op_compares_it_with_the_roof_if_it_has_one(self) -> None:
-        for name, end in (
-            ("all-to-all.4", "All of this time counts as lost."),
-            ("fusion.365", "At its roof, this op would take 253.9 µs less."),
-            (
-                "flash_mha_bwd_dq_block_q_major_128_block_k_major_128_block_k_128.1",
-                "The roof of this op is unknown.",
-            ),
-        ):
-            headline = demo("by_op", f"--op={name}", "--top=0")["headline"]
-            self.assertTrue(headline.replace(" us ", " µs ").endswith(end), headline)
-
-    def test_headline_without_rows_gives_the_time_of_the_selected_kernels(self) -> None:
-        kernels = demo("kernel", "--kernel=flash_attention", "--top=0")
-        self.assertIn("The kernels of this answer take 4.54 ms.", kernels["headline"])
-
-    def test_answer_without_rows_does_not_say_that_nothing_ran(self) -> None:
-        by_source = demo("by_source", "--top=0")["headline"]
-        self.assertIn("The answer lists none of 39 groups of ops.", by_source)
-        text = text_of(demo("comm", "--top=0"), "utf-8")
-        self.assertIn("by collective", text)
-        self.assertNotIn("No communication", text)
-
-    def test_communication_of_the_whole_capture_stops_the_device(self) -> None:
-        headline = demo("comm", "--step=all")["headline"]
-        self.assertTrue(headline.startswith("Communication stops the device for "), headline)
-
     def test_headline_names_the_likely_line_of_ops_without_a_line(self) -> None:
         op, line = {"source_user": None, "source_inner": None}, {"source_user": "a/b/m.py:1"}
         row = {**op, "agg_key": "tfop:x", "total_dur_ps": 7 * 10**9, "kind": "data_move"}
@@ -139,22 +109,6 @@ class Headlines(unittest.TestCase):
                 "1 group of ops by source line; ops without a source line take most: 7.00 of"
                 f" 10.0 ms{ending}",
             )
-
-    def test_record_has_no_headline(self) -> None:
-        self.assertNotIn("headline", demo("record"))
-
-    def test_long_names_are_shortened_in_the_middle(self) -> None:
-        self.assertEqual(phrases.short("a" * 100), f"{'a' * 29}…{'a' * 29}")
-
-    def test_sentence_that_exceeds_the_limit_is_omitted(self) -> None:
-        self.assertEqual(
-            phrases.joined(["One.", "x" * phrases.LONGEST_HEADLINE, "Two."]), "One. Two."
-        )
-
-    def test_two_times_share_a_unit_unless_one_is_much_smaller(self) -> None:
-        self.assertEqual(units.part_of(346_200, 784_100_000_000), "346.2 ns of 784.1 ms")
-        self.assertEqual(units.part_of(6_170_000_000, 18_308_000_000), "6.17 of 18.3 ms")
-        self.assertEqual(units.part_of(0, 10**9), "0 of 1.00 ms")
 
 
 class NextSteps(unittest.TestCase):
@@ -173,28 +127,6 @@ class NextSteps(unittest.TestCase):
             self.assertEqual(command.outcome_of(words).fields["status"], "ok", line)
         done = subprocess.run(line, shell=True, capture_output=True, check=False)
         self.assertEqual(json.loads(done.stdout)["status"], "ok", line)
-
-    def test_next_steps_keep_device_step_and_chip(self) -> None:
-        options = ("--device", "TPU:1", "--step=1", "--chip", "v6e", "--top", "3")
-        step = demo("bottleneck", *options)["next_steps"][0]
-        words = shlex.split(step["command"])
-        self.assertEqual(words[:3], [sys.executable, str(SCRIPT), os.path.relpath(DEMO)])
-        self.assertEqual(words[3:5], ["--mode", "by_op"])
-        self.assertEqual(words[-5:], ["--device", "TPU:1", "--step=1", "--chip", "v6e"])
-
-    def test_options_in_a_next_step_override_given_options(self) -> None:
-        given = ["--mode", "idle", "--step", "3", "--own", "a b"]
-        words = ["--mode", "idle", "--step", "all"]
-        line = following(["tool"], "my logs", given, words, ["--step", "--step-id", "--own"])
-        self.assertEqual(line, "tool 'my logs' --mode idle --step all --own 'a b'")
-
-    @unittest.skipUnless(shutil.which("bash"), "needs bash")
-    def test_names_that_are_not_utf_8_are_quoted_for_the_shell(self) -> None:
-        for name in (b"a\xffb'c\\d e.pb", b"\xfe", b"$x 'y'"):
-            line = following(["printf", "%s"], os.fsdecode(name), [], [], [])
-            done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
-            self.assertEqual(done.stdout, name)
-            line.encode("ascii")
 
     def test_answer_for_stdin_has_no_next_steps(self) -> None:
         with open(next((ROOT / "tests/data/demo").rglob("*.gz")), "rb") as demo_file:

@@ -51,26 +51,6 @@ class Names(unittest.TestCase):
                 self.assertEqual(cells_in(f"| {PAGE.code(name, is_in_table=True)} |").__len__(), 1)
         self.assertEqual(PAGE.code("a\nb\x1b"), "`a\\nb\\x1b`")
 
-    def test_words_that_could_be_markup_are_written_as_code_spans(self) -> None:
-        for sentence, shown in (
-            ("at train.py:32 (9.5 %), about -3 ms.", "at train.py:32 (9.5 %), about -3 ms."),
-            ("at model/__init__.py:3.", "at `model/__init__.py:3`."),
-            ("see #1, @x and <none>!", "see `#1`, `@x` and `<none>`!"),
-            ("of (layers_*) and snake_case", "of (`layers_*`) and snake_case"),
-            ("a|b", "`a|b`"),
-            ("http://x and :tada: www.x", "`http://x` and `:tada`: `www.x`"),
-            ("at …/loss.py:100: -1 ms", "at `…/loss.py:100`: -1 ms"),
-            ("at <no source>:loop fusion, <a> <b>", "at `<no source>:loop` fusion, `<a> <b>`"),
-            ("blocks (`program` shows this)", "blocks (`program` shows this)"),
-            ("a`b <c>", "``a`b`` `<c>`"),
-            ("1. a", "1\\. a"),
-            ("# a", "`#` a"),
-            ("- a", "\\- a"),
-            ("?", "?"),
-        ):
-            with self.subTest(sentence=sentence):
-                self.assertEqual(PAGE.prose(sentence), shown)
-
     def test_names_in_tables_are_complete_and_escaped(self) -> None:
         names = [name for name in HOSTILE if name.strip()]
         data = trace(
@@ -135,14 +115,6 @@ class Answers(unittest.TestCase):
                                      {len(cells_in(lines[0]))})  # fmt: skip
                     self.assertTrue(all(re.fullmatch(":---|---:", c) for c in cells_in(lines[1])))
         self.assertGreater(n, 30)
-
-    def test_advice_below_a_table_names_the_row(self) -> None:
-        fields = demo("bottleneck")
-        bullets = [line for line in markdown_of(fields, "utf-8").split("\n") if "to do:" in line]
-        for row in (*fields["causes"][:3], fields["lines"][0]):
-            found = [line for line in bullets if f"`{row['source_user']}`: What to do:" in line]
-            self.assertEqual(len(found), 1, row)
-        self.assertTrue(bullets[0].startswith("- resharding (likely) `"))
 
     def test_headline_is_the_first_paragraph(self) -> None:
         fields = demo("idle")

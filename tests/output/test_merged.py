@@ -34,11 +34,6 @@ class Merged(unittest.TestCase):
             groups += [group("a", 3, **{name: "x"}), group("a", 4, **{name: "y"})]
         self.assertEqual(len(merged_lines(groups)), len(groups))
 
-    def test_scopes_are_merged_unless_rows_show_the_scope_first(self) -> None:
-        groups = [group("a", 1, scope="x/y"), group("a", 2, scope="x/z")]
-        self.assertEqual(len(merged_lines(groups)), 1)
-        self.assertEqual(len(merged_lines(groups, with_scope=True)), 2)
-
     def test_sum_with_an_unknown_part_is_unknown(self) -> None:
         groups = [group("a", time, layout_change_dur_ps=part) for time, part in ((1, 5), (2, None))]
         self.assertIsNone(merged_lines(groups)[0]["layout_change_dur_ps"])
@@ -53,10 +48,3 @@ class Merged(unittest.TestCase):
         ):  # fmt: skip
             groups = [group("a", 1, scopes=[{"scope": scope}]) for scope in scopes]
             self.assertEqual(merged_lines(groups)[0]["scopes"][0]["scope"], common)
-
-    def test_phases_are_added_up(self) -> None:
-        groups = [
-            group("a", 1, phases={"forward": 1}),
-            group("a", 5, phases={"forward": 2, "x": 3}),
-        ]
-        self.assertEqual(merged_lines(groups)[0]["phases"], {"forward": 3, "x": 3})

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 import unittest
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from _breakdown import units
 from _breakdown.output import phrases
 from tests.answers import BATCH, answers
-from tests.builders.pauses import answer_of, thread
-from tests.builders.xspace import op, trace
-from tests.harness import STEP_MODES, Json, answer, captures, run, sampled
+from tests.harness import STEP_MODES, Json, captures, run, sampled
 from tests.shown import merged_of
 
 UNITS = dict((*units.TIMES, *units.BYTES))
@@ -132,79 +128,3 @@ class RowsOfHeadlines(Checks):
                 if outcome.object["status"] == "ok":
                     with self.subTest(path=path.name):
                         self.n_lines_in_rows(outcome.object)
-
-    def test_headline_with_a_line_of_another_row_is_found(self) -> None:
-        row = {"source_user": "a/b/model.py:1", "source_inner": "a/jax/x.py:2", "dur_ps": 5000}
-        other = {"source_user": "a/b/model.py:3", "source_inner": None, "dur_ps": 7000}
-        for line, figure, is_right in (
-            ("…/b/model.py:1", "5.00", True),
-            ("…/jax/x.py:2", "5.00", False),
-            ("…/b/model.py:3", "5.00", False),
-        ):
-            headline = f"The largest loss is at {line}: {figure} of 9.00 ns."
-            result = {"mode": "roofline", "headline": headline, "rows": [row, other]}
-            probe = RowsOfHeadlines()
-            if is_right:
-                self.assertEqual(probe.n_lines_in_rows(result), 1)
-            else:
-                with self.assertRaises(AssertionError):
-                    probe.n_lines_in_rows(result)
-
-
-class Contradictions(Checks):
-    """Test the headlines that once named another line than the table below them. Of an op whose
-    innermost frame is a library's, both have to name the user's own line."""
-
-    OWN, LIBRARY = "/home/me/model/layer.py:15", "/v/site-packages/jax/kernels/flash.py:199"
-    STACK = f"{LIBRARY}:1\n{OWN}:1"
-
-    def headline(self, mode: str, *options: str) -> str:
-        ops = [
-            op(f"f.{i}", "loop fusion", 100 * i, 90, shape="bf16[8]{0}", stack=self.STACK,
-               flops=10, bytes_accessed=10)
-            for i in range(3)
-        ]  # fmt: skip
-        data = trace(ops, [("0", 0, 300)])
-        result = answer(data, mode, "--peak-tflops-bf16", "1", *options)
-        found: str = result["headline"]
-        return found
-
-    def test_headline_of_roofline_names_the_line_of_its_row(self) -> None:
-        headline = self.headline("roofline", "--peak-hbm-gibps", "1e9")
-        self.assertIn("The largest listed loss is at …/model/layer.py:15: 240 ps.", headline)
-        self.assertNotIn("flash.py", headline)
-
-    def test_headline_about_a_pause_names_the_line_of_its_row(self) -> None:
-        calls = (("$hooks.py:61 on_step", 75, 99), ("$fromnumeric.py:207 sum", 77, 99))
-        result = answer_of(thread(*calls))
-        row = next(row for row in result["causes"] if row["cause"] == "pause_between_steps")
-        lines = row["source_user"], row["source_inner"]
-        self.assertEqual(lines, ("hooks.py:61", "fromnumeric.py:207"))
-        self.assertIn("Start at hooks.py:61: ", result["headline"])
-
-    def test_headline_of_compare_names_the_line_of_the_other_side(self) -> None:
-        steps = [(str(i), 1000 * i, 900) for i in range(4)]
-        kept = [op("f", "add", 1000 * i, 100, stack="m.py:1:1") for i in range(4)]
-        gone = [op("g", "sine", 1000 * i + 100, 800, stack="m.py:2:1") for i in range(4)]
-        with tempfile.TemporaryDirectory() as folder:
-            before = Path(folder) / "before.xplane.pb"
-            before.write_bytes(trace([*kept, *gone], steps))
-            result = answer(trace(kept, steps), "compare", "--baseline", str(before))
-        self.assertIn(
-            "The largest change is at m.py:2 and other lines: -800 ps.", result["headline"]
-        )
-        self.assertEqual(self.n_lines_in_rows(result), 1)
-
-    def test_headline_of_bottleneck_names_the_line_of_its_row(self) -> None:
-        headline = self.headline("bottleneck", "--peak-hbm-gibps", "1e9")
-        self.assertIn("Start at …/model/layer.py:15, which loses ", headline)
-
-    def test_headline_of_by_op_is_about_the_row_that_text_shows_first(self) -> None:
-        # One op takes 100 ps, and three ops of unrolled layers take 90 ps each.
-        ops = [op(f"layer.{i}", "loop fusion", 100 * i, 90, stack="m.py:1:1") for i in range(3)]
-        ops.append(op("head", "loop fusion", 300, 100, stack="m.py:2:1"))
-        data = trace(ops, [("0", 0, 1000)])
-        result = answer(data, "by_op")
-        self.assertIn("layer.*", result["headline"])
-        self.assertIn("at m.py:1: 0.27 of 1.00 ns (27.0 %)", result["headline"])
-        self.assertIn("in 3 executions of 3 ops.", result["headline"])

@@ -115,19 +115,3 @@ class Screens(unittest.TestCase):
         for fields, base in ((demo("bottleneck"), "% step"), (pause, "% period")):
             (heading,) = [names for names in Screen(fields).headings() if "cause" in names]
             self.assertEqual([name for name in heading if name.startswith("%")], [base])
-
-    def test_note_about_pauses_is_hidden_if_the_screen_shows_them(self) -> None:
-        note = "1.00 ms (2.0 % of the capture) pass between steps; --step all includes this time"
-        fields = {**demo("bottleneck"), "notes": [note]}
-        for pause, is_shown in ((0, True), (fields["period_ps"] // 10, False)):
-            lines = Screen({**fields, "between_steps_ps": pause}).lines
-            self.assertEqual(f"- {note}" in lines, is_shown)
-
-    def test_faults_are_found(self) -> None:
-        screen = Screen(demo("summary"))
-        screen.cut = ["resharding_…all", "re…ing"]
-        screen.tables = [(2, [("a", "x", "x"), ("b", "1", "2")], ["  x  1", "  x  2", "  x  1"])]
-        screen.lines = ["- a", "- b", "- c", "- d"]
-        self.assertEqual(
-            [*screen.faults()], ["cut to re…ing", "a is only x", "twice:   x  1", "too many notes"]
-        )

@@ -8,15 +8,12 @@ stats and pieces of lines.
 
 from __future__ import annotations
 
-import random
 import unittest
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 from _breakdown.pipeline.clocks import Piece, shifts_nearby
-from _proto.trace import lines
 from _proto.trace.events import Events
 from tests.builders.xspace import (
     NO_VALUE,
@@ -118,34 +115,6 @@ class Durations(unittest.TestCase):
         self.assertEqual(step["totals"]["compute_duration_ps"], 40)
 
 
-class OpsWithoutTimes(unittest.TestCase):
-    """Test that unmeasured starts and ends use the clock offset of the latest measured time before
-    them.
-    """
-
-    def test_converted_end_never_precedes_the_start(self) -> None:
-        # The offset is 1100 after B's start and 1090 after B's end, so the op would start at 1315
-        # and end at 1311.
-        ops = [Drawn("B", (200, 220), (1300, 1310)), Drawn("U", (215, 221))]
-        step = answer_of(ops, [Drawn("s", (0, 1000), (900, 1500))])
-        self.assertEqual(durations(step)["U"], 0)
-        self.assertEqual(gaps(step), [(900, 400), (1310, 190)])
-
-    def test_offsets_can_come_from_another_piece_of_the_line(self) -> None:
-        """Test an op and its preceding measured time in different pieces of the line."""
-        ops = [Drawn(f"m{i}", (10 * i, 10 * i + 4), (100 * i, 100 * i + 40)) for i in range(70)]
-        ops += [Drawn(f"u{i}", (10 * i + 6, 10 * i + 9)) for i in range(0, 70, 7)]
-        random.Random(3).shuffle(ops)
-        # Op m_i ends 2 ps before u_i starts. The offset at the end of m_i is 90 i + 36.
-        expected = {o.name: 40 if o.core else 3 for o in ops}
-        for size in (40, 500, GIB):
-            with self.subTest(size=size), mock.patch.object(lines, "_PIECE_BYTES", size):
-                step = answer_of(ops, None, "--top", "999")
-                self.assertEqual(durations(step), expected)
-                self.assertEqual(step["step_window_ps"], [0, 69 * 100 + 40])
-                self.assertEqual(step["totals"]["busy_duration_ps"], 70 * 40 + 10 * 3)
-
-
 class Containers(unittest.TestCase):
     def test_containers_of_gaps_are_determined_on_the_core_clock(self) -> None:
         # On the trace's clock, B is outside of both containers, and v starts after w. On the core's
@@ -165,18 +134,6 @@ class Order(unittest.TestCase):
         a, b = Drawn("A", (10, 20), (1050, 1060)), Drawn("B", (20, 30), (1000, 1010))
         step = answer_of([a, b], [self.STEP])
         self.assertEqual(neighbours(step), [(900, None, "B"), (1010, "B", "A"), (1060, "A", None)])
-
-    def test_simultaneous_ops_keep_the_order_of_the_file(self) -> None:
-        # The two ops run one after the other on the trace's clock but coincide on the core's clock.
-        a, b = Drawn("A", (10, 20), (1000, 1010)), Drawn("B", (20, 30), (1000, 1010))
-        # With Z first, the file is not sorted by start.
-        last = Drawn("Z", (5, 6), (1100, 1110))
-        for ops in ([a, b], [b, a], [last, a, b], [last, b, a]):
-            with self.subTest(ops=[one.name for one in ops]):
-                first = next(one.name for one in ops if one is not last)
-                found = neighbours(answer_of(ops, [self.STEP]))
-                self.assertEqual(found[0], (900, None, first))
-                self.assertEqual(found[1][:2], (1010, first))
 
     def test_shorter_of_two_containers_with_equal_start_is_the_innermost(self) -> None:
         w = Drawn("w", (0, 50), (1000, 1100), "while")
@@ -205,10 +162,6 @@ class Notes(unittest.TestCase):
                 found = self.notes([Drawn("A", (0, drawn_as), (0, 1000))])
                 off = abs(drawn_as - 1000)
                 self.assertEqual(found, [note(off, off)] if is_noted else [])
-
-    def test_opposite_clock_differences_do_not_cancel(self) -> None:
-        ops = [Drawn("A", (0, 1020), (0, 1000)), Drawn("B", (1020, 2000), (1000, 2000))]
-        self.assertEqual(self.notes(ops), [note(40, 20)])
 
     def test_op_that_differs_by_more_than_one_percent_of_the_step_is_noted(self) -> None:
         # Three ops run at once, so one percent of the step is only a third of a percent of their
@@ -250,21 +203,6 @@ class Stats(unittest.TestCase):
                     stats = list(good)
                     stats[i] = Stat(stats[i].metadata_id, value)
                     self.assertIsNone(self.span(stats))
-
-    def test_last_of_several_stats_with_the_same_name_is_used(self) -> None:
-        start, duration = times(70, 160)
-        for more, expected in (
-            ([Stat(OFFSET, uint64(80))], (80, 170)),
-            ([Stat(DURATION, uint64(5))], (70, 75)),
-            (times(1, 3), (1, 3)),
-            ([Stat(OFFSET, int64(-1))], None),
-            ([Stat(OFFSET, double(1.0))], None),
-            # A stat without a value is ignored.
-            ([Stat(OFFSET)], (70, 160)),
-        ):
-            with self.subTest(more=more):
-                self.assertEqual(self.span([start, duration, *more]), expected)
-        self.assertEqual(self.span([Stat(OFFSET, int64(-1)), start, duration]), (70, 160))
 
 
 def piece(*events: tuple[int, int, int]) -> Piece:

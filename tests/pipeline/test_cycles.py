@@ -63,10 +63,6 @@ class OneKind(unittest.TestCase):
         self.assertEqual(cut("a forward b | " * 3), ["a forward b"] * 3)
         self.assertEqual(cut("forward b | " + "a forward b | " * 3 + "a"), ["a forward b"] * 3)
 
-    def test_program_that_runs_several_times_in_a_row_is_one_item(self) -> None:
-        text = "prefill insert forward forward | prefill insert forward forward forward | " * 2
-        self.assertEqual([len(programs.split()) for programs in cut(text)], [4, 5, 4, 5])
-
     def test_program_that_runs_twice_in_a_cycle_does_not_cut_it(self) -> None:
         self.assertEqual(cut("forward b sample b | " * 4), ["forward b sample b"] * 4)
 
@@ -85,19 +81,12 @@ class OneKind(unittest.TestCase):
 
 
 class NoCycles(unittest.TestCase):
-    def test_single_program_is_no_cycle(self) -> None:
-        self.assertIsNone(cycles_of(programs("forward " * 5)))
-
     def test_programs_that_run_once_are_no_cycle(self) -> None:
         self.assertIsNone(cycles_of(programs("forward a b c")))
         self.assertIsNone(cycles_of([]))
 
     def test_programs_before_a_training_loop_are_no_cycle(self) -> None:
         self.assertIsNone(cycles_of(programs("a b c c c " + "train " * 20)))
-
-    def test_programs_in_random_order_are_no_cycle(self) -> None:
-        order = random.Random(0).choices([f"p{i}" for i in range(50)], k=400)
-        self.assertIsNone(cycles_of(programs(" ".join(order))))
 
 
 class OptionalPrograms(unittest.TestCase):
@@ -110,10 +99,6 @@ class OptionalPrograms(unittest.TestCase):
     def test_program_of_every_fourth_training_step_does_not_join_steps(self) -> None:
         found = cut(("train " * 4 + "evaluate ") * 3 + "train")
         self.assertEqual(found[:8], ["train"] * 4 + ["evaluate train"] + ["train"] * 3)
-
-    def test_rare_program_makes_no_kind(self) -> None:
-        steps = steps_of(programs("forward sample " * 3 + "prefill forward sample forward sample"))
-        self.assertEqual({step.kind for step in steps}, {"forward"})
 
 
 class Kinds(unittest.TestCase):
@@ -142,11 +127,6 @@ class Notes(unittest.TestCase):
                 ": 3 cycles of forward 100 ps, b x 2 20 ps; 2 programs ran in no whole cycle"
             )
         )
-
-    def test_note_lists_kinds_with_their_share(self) -> None:
-        text = note(("prefill gather sample | " + "decode gather sample | " * 2) * 4)
-        self.assertIn("4 cycles (61.4 %) of prefill 80 ps, gather 10 ps, sample 10 ps; 8 ", text)
-        self.assertIn("8 cycles (38.6 %) of decode 10 ps", text)
 
 
 class AgainstNaive(unittest.TestCase):

@@ -9,11 +9,9 @@ from typing import Any
 from unittest import mock
 
 from _breakdown.pipeline.make_ops import USED_STATS
-from _proto.trace import lines
 from tests.builders.hlo_proto import hlo_proto, metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import (
-    NO_VALUE,
     Event,
     EventMetadata,
     Plane,
@@ -21,19 +19,14 @@ from tests.builders.xspace import (
     StatNames,
     StatValue,
     bytes_field,
-    compressed,
     encode,
-    int64,
     int_field,
     memory_access_breakdown,
     op,
-    raw,
-    ref,
-    string,
     tpu_plane,
 )
 from tests.fuzz import damaged_at
-from tests.harness import MODES, Json, answer, run, sampled
+from tests.harness import Json, answer, run
 
 STEPS = [("0", 0, 100), ("1", 100, 100), ("2", 200, 100)]
 PROGRAM = hlo_proto({"main": [instruction("a", "add", line="model.py:7"), instruction("d", "dot")]})
@@ -55,19 +48,6 @@ def full_facts(flops: int = 800) -> dict[str, Any]:
         "tf_op": "jit(f)/jvp(layer)/dot_general:",
         "program_id": 7,
     }
-
-
-def small_plane() -> Plane:
-    """Return a plane with three steps and two ops that have all stats."""
-    ops = [
-        made
-        for _, start, _ in STEPS
-        for made in (
-            op("a", "loop fusion", start, 30, text="%a", **full_facts()),
-            op("d", "dot", start + 40, 50, text="%d", **full_facts(1600)),
-        )
-    ]
-    return tpu_plane(ops, STEPS, stats={"device_type_string": "TPU v6 Lite"})
 
 
 def moved(plane: Plane, is_on: Callable[[int], bool]) -> Plane:
@@ -123,22 +103,6 @@ class Case:
 
 
 class FactsOnEvents(unittest.TestCase):
-    def test_answers_do_not_depend_on_where_stats_are_stored(self) -> None:
-        for mode in sampled((*MODES, "record"), 6):
-            expected = run(traced(small_plane()), mode).object
-            for is_on in (lambda n: True, lambda n: n == 1):
-                with self.subTest(mode=mode):
-                    # The middle one of the three equal steps is picked, so `n == 1` selects its
-                    # executions.
-                    data = traced(moved(small_plane(), is_on))
-                    self.assertEqual(run(data, mode).object, expected)
-
-    def test_stat_without_a_value_is_ignored(self) -> None:
-        case = Case(flops=NO_VALUE)
-        case.event(0, flops=NO_VALUE)
-        case.event(10, flops=6)
-        self.assertEqual(case.facts(), (6, None, None))
-
     def test_record_uses_stats_of_the_first_execution_in_any_step(self) -> None:
         case = Case()
         case.event(0)
@@ -146,35 +110,6 @@ class FactsOnEvents(unittest.TestCase):
         case.event(200, tf_op="third")
         (group,) = answer(case.data(), "record")["groups"]
         self.assertEqual(group["tf_ops"], ["second"])
-
-    def test_texts_can_be_stored_as_any_stat_type(self) -> None:
-        for value in (string("x/y"), ref("x/y"), compressed("x/y"), raw(b"x/y")):
-            case = Case()
-            case.event(0, tf_op=value, flops=3)
-            self.assertEqual(case.facts(), (3, None, "x/y"), value)
-
-    def test_stats_are_found_in_every_piece_of_every_line(self) -> None:
-        case = Case()
-        for start in range(90):
-            case.event(start, device_offset_ps=start, device_duration_ps=1)
-        case.event(90, flops=6)
-        case.data()
-        ops = case.plane.lines[1]
-        case.plane.lines[1:] = [replace(ops, events=ops.events[:3]), replace(ops, timestamp_ns=0)]
-        with mock.patch.object(lines, "_PIECE_BYTES", 100):
-            (row,) = answer(encode(Space([case.plane])), "by_op", "--step", "0")["ops"]
-        self.assertEqual((row["flops"], row["n_executions"]), (6, 94))
-
-    def test_ids_of_ops_and_stats_can_be_0(self) -> None:
-        case = Case()
-        case.names.first_id = 0
-        case.event(0, hlo_category="dot", flops=4).metadata_id = None
-        case.plane.event_metadata[0].id = None
-        case.plane.event_metadata[0].stats = []
-        for event in case.events:
-            event.stats = [replace(s, metadata_id=s.metadata_id or None) for s in event.stats]
-        row = case.op()
-        self.assertEqual((row["hlo_category"], row["flops"]), ("dot", 4))
 
     def test_counts_on_events_of_custom_calls_are_ignored(self) -> None:
         """Test that counts on a kernel's events are ignored: they count the body of each loop
@@ -192,18 +127,6 @@ class FactsOnEvents(unittest.TestCase):
 
 
 class DamagedFacts(unittest.TestCase):
-    def test_damaged_text_is_rejected_with_its_offset(self) -> None:
-        case = Case()
-        case.event(0, device_offset_ps=5, device_duration_ps=1)
-        case.event(10, flops=4, tf_op=raw(b""))
-        stat = case.names.stat("tf_op", raw(b"")).metadata_id
-        case.events[1].stats[1:] = []
-        case.events[1].extra = bytes_field(4, int_field(1, stat or 0) + bytes_field(5, b"\xffx"))
-        data = case.data()
-        outcome = run(data, "by_op", "--step", "0")
-        self.assertIn("str_value is not UTF-8", outcome.object["detail"])
-        self.assertEqual(damaged_at(outcome), data.index(bytes_field(5, b"\xffx")))
-
     def test_damaged_breakdown_is_rejected_with_the_offset_of_the_damage(self) -> None:
         case = Case()
         broken = b"\x0a\x07abc"
@@ -228,13 +151,6 @@ class DamagedFacts(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
-    def test_events_without_relevant_stats_are_read_only_once(self) -> None:
-        case = Case()
-        case.event(0, device_offset_ps=5, device_duration_ps=1)
-        case.event(10, flow=3, hlo_op="f", _a=int64(1))
-        with mock.patch.object(lines.Line, "pieces_with", side_effect=AssertionError):
-            self.assertIsNone(case.op()["flops"])
-
     def test_stats_on_events_are_not_decoded_if_the_metadata_has_them(self) -> None:
         facts: dict[str, Any] = {"flops": 4, "tf_op": "x"}
         case = Case(**facts)

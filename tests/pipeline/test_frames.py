@@ -22,7 +22,6 @@ STACK = f"{OUTER}\n{MIDDLE}\n{INNER}"
 TURNED = f"{INNER}\n{MIDDLE}\n{OUTER}"
 # A second stack in both orders: outermost frame first and innermost frame first.
 OTHER, OTHER_TURNED = "outer.py:1:2\nother.py:7:8", "other.py:7:8\nouter.py:1:2"
-GUESSED = "order of stack frames unknown; assuming innermost first"
 INNERMOST_FIRST, OUTERMOST_FIRST = "innermost_first", "outermost_first"
 PROGRAM_ID = 7
 ALL_KINDS: Json = {"include_comm": True, "include_data_move": True}
@@ -98,59 +97,6 @@ class Ops:
         return [note for note in notes if "stack" in note]
 
 
-class OrderOfFrames(unittest.TestCase):
-    def test_source_matches_a_frame_by_file_name_and_line(self) -> None:
-        stack, turned = "outer.py:1:2\n/x/linears.py:118:20", "/x/linears.py:118:20\nouter.py:1:2"
-        for source, fits in (
-            ("linears.py:118", True),
-            ("x/linears.py:118", True),
-            ("/x/linears.py:118", True),
-            ("inears.py:118", False),
-            ("linears.py:11", False),
-            ("linears.py:118:20", False),
-            ("linears.py", False),
-            ("y/linears.py:118", False),
-            ("z/x/linears.py:118", False),
-        ):
-            with self.subTest(source=source):
-                # If the source matches neither end, the second op determines the order: innermost
-                # first.
-                [first, *_] = Ops().add(stack, source).add(OTHER_TURNED, "other.py:7").groups()
-                self.assertEqual(first["source_stack"], stack if fits else turned)
-
-    def test_stack_without_matching_source_has_the_majority_order(self) -> None:
-        for stack, source in (
-            (STACK, None),
-            (STACK, ""),
-            (STACK, "nowhere.py:5"),
-            (STACK, "middle.py:3"),
-            ("x.py:5:1\nmiddle.py:3:4\nx.py:5:9", "x.py:5"),
-            ("a/x.py:5:1\nmiddle.py:3:4\nb/x.py:5:9", "x.py:5"),
-        ):
-            with self.subTest(stack=stack, source=source):
-                turned = turned_around(stack)
-                ops = Ops().add(stack, source)
-                ops.add(OTHER, "other.py:7").add(OTHER, "other.py:7").add(
-                    OTHER_TURNED, "other.py:7"
-                )
-                self.assertEqual(ops.stacks()[0], stack)
-                self.assertEqual(ops.order(), OUTERMOST_FIRST)
-                ops.add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
-                self.assertEqual(ops.stacks()[0], turned)
-                self.assertEqual(ops.order(), INNERMOST_FIRST)
-                self.assertNotIn(GUESSED, ops.notes())
-
-    def test_innermost_first_is_assumed_and_noted_without_sources(self) -> None:
-        ops = Ops().add(STACK)
-        self.assertEqual(ops.stacks(), [TURNED])
-        self.assertEqual((ops.order(), ops.notes()), (INNERMOST_FIRST, [GUESSED]))
-
-    def test_stack_order_is_null_without_stacks(self) -> None:
-        ops = Ops().add(source="inner.py:5").add(" \n\t\n", tf_op="f/g:")
-        self.assertEqual((ops.order(), ops.notes()), (None, []))
-        self.assertEqual([row["agg_key_kind"] for row in ops.groups()], ["no_source", "tf_op"])
-
-
 FRAMES = StackFrames(
     files=["user.py", "/x/site-packages/jax/lib.py", "entry.py"],
     locations=[(1, 1, 5), (1, 2, 5), (2, 3, 5), (3, 4, 5)],
@@ -183,27 +129,6 @@ class OrderByTheProgram(unittest.TestCase):
 
 
 class SourceInner(unittest.TestCase):
-    def test_source_takes_precedence_for_source_inner(self) -> None:
-        for stack, source, expected in (
-            (STACK, "inner.py:5", "a dir/inner.py:5"),
-            (STACK, None, "a dir/inner.py:5"),
-            (STACK, "", "a dir/inner.py:5"),
-            # The source takes precedence if it differs from the innermost frame.
-            (STACK, "outer.py:1", "outer.py:1"),
-            (STACK, "middle.py:3", "middle.py:3"),
-            (STACK, "lib/middle.py:3", "lib/middle.py:3"),
-            (STACK, "elsewhere.py:3", "elsewhere.py:3"),
-            ("no line", None, "no line"),
-            ("no line", "inner.py:5", "inner.py:5"),
-            ("odd:12:7:9", None, "odd:12:7"),
-            (None, "inner.py:5", "inner.py:5"),
-            (None, "", None),
-            (None, None, None),
-        ):
-            with self.subTest(stack=stack, source=source):
-                [first, *_] = Ops().add(stack, source).add(OTHER, "other.py:7").groups()
-                self.assertEqual(first["source_inner"], expected)
-
     def test_source_that_disagrees_with_the_stack_is_noted(self) -> None:
         ops = Ops().add(OTHER, "other.py:7", n=7)
         self.assertEqual(ops.notes(), [])
@@ -281,36 +206,6 @@ class SourceUser(unittest.TestCase):
                 self.assertEqual(self.user_of(f"{file}:9:5"), expected if is_own else None)
                 # The line of an op without a stack is its `source`.
                 self.assertEqual(self.user_of(None, f"{file}:9"), expected if is_own else None)
-
-    def test_option_own_selects_the_user_files(self) -> None:
-        library = "/x/site-packages/jax/lib.py:3:4"
-        stack = f"{OUTER}\n{library}\n{INNER}\n<stdin>:1:2"
-        for own, expected in (
-            ([], "a dir/inner.py:5"),
-            (["outer"], "outer.py:1"),
-            (["inner"], "a dir/inner.py:5"),
-            (["outer", "site-packages/jax/lib"], "/x/site-packages/jax/lib.py:3"),
-            (["site-packages/jax/lib", "outer"], "/x/site-packages/jax/lib.py:3"),
-            (["<stdin>", "outer"], "<stdin>:1"),
-            ([".py"], "a dir/inner.py:5"),
-            (["a dir"], "a dir/inner.py:5"),
-            (["A dir"], None),
-            ([".py:1"], None),  # No file name contains this text.
-        ):
-            with self.subTest(own=own):
-                self.assertEqual(self.user_of(stack, own=own), expected)
-        self.assertEqual(self.user_of(None, "<stdin>:1", own=["stdin"]), "<stdin>:1")
-        self.assertIsNone(self.user_of(None, "model.py:1", own=["stdin"]))
-
-    def test_option_own_that_selects_no_file_is_reported(self) -> None:
-        ops = Ops().add(None, "m.py:1")
-        note = (
-            "no op of this step has a source line in a file that --own x --own z selects;"
-            " pass a part of a file's path"
-        )
-        self.assertIn(note, answer_of(ops.data(), "summary", own=["x", "z"])["notes"])
-        notes = answer_of(ops.data(), "summary", own=["x", "m.py"])["notes"]
-        self.assertFalse([note for note in notes if "--own" in note])
 
 
 class LikelyUser(unittest.TestCase):
@@ -404,27 +299,6 @@ class Scopes(unittest.TestCase):
         ):
             self.check_scope(tf_op, scope)
 
-    def test_scope_has_no_loops_and_no_repetitions(self) -> None:
-        for tf_op, scope in (
-            # Haliax names loops by their axis.
-            ("jit(f)/jvp(Llama)/scan(layer)/while/body/Mlp/mul:", "Llama/Mlp"),
-            # The backward pass of a checkpoint repeats the scopes around it.
-            ("jit(f)/transpose(jvp(attn))/jvp(attn)/checkpoint/mul:", "attn"),
-            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/checkpoint/rematted_computation/c/mul:", "a/b/c"),
-            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/remat2:", "a/b"),
-            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/add_any:", "a/b"),
-            ("jit(f)/transpose(jvp(a))/while/body/closed_call/b/b/checkpoint/mul:", "a/b"),
-            ("jit(f)/transpose(jvp(a))/while/body/closed_call/a/checkpoint/mul:", "a/a"),
-            ("jit(f)/vmap(transpose(jvp(a)))/vmap(jvp(a))/checkpoint/mul:", "a"),
-            ("attn/attn/checkpoint/mul:", "attn"),
-            # A layer can contain a layer with the same name.
-            ("jit(f)/jvp(a)/a/checkpoint/mul:", "a/a"),
-            ("jit(f)/transpose(jvp(a))/a/jvp(a)/a/checkpoint/mul:", "a/a"),
-            ("jit(f)/transpose(jvp(a))/a/mul:", "a/a"),
-            ("jit(f)/transpose(jvp(a))/b/a/checkpoint/mul:", "a/b/a"),
-        ):
-            self.check_scope(tf_op, scope)
-
     def test_scope_has_no_brackets_and_one_path(self) -> None:
         for tf_op, scope in (
             # The last part of a path can be inside a wrapper.
@@ -444,12 +318,6 @@ class Scopes(unittest.TestCase):
             ("jit(f)/mlp//mul:", "mlp"),
         ):
             self.check_scope(tf_op, scope)
-
-    def test_scope_is_null_without_a_path_and_empty_at_the_top_level(self) -> None:
-        ops = Ops().add(STACK, "inner.py:5", n=3).add(STACK, "inner.py:5", tf_op="add:", n=3)
-        ops.add(STACK, "inner.py:5", tf_op="", n=2).add(STACK, "inner.py:5", tf_op="jit(f)/add:")
-        rows = [(row["scope"], row["dur_ps"]) for row in self.scopes(ops)]
-        self.assertEqual(rows, [(None, 50), ("", 40)])
 
     def test_path_missing_in_the_trace_comes_from_the_program(self) -> None:
         program = a_program(
@@ -489,18 +357,6 @@ class Records(unittest.TestCase):
             self.assertEqual(
                 (group["agg_key"], group["source"]), (key_of(STACK), "a dir/inner.py:5")
             )
-
-    def test_stack_order_is_determined_for_each_device(self) -> None:
-        turned = Ops().add(STACK).add(OTHER_TURNED, "other.py:7").add(OTHER_TURNED, "other.py:7")
-        straight = Ops().add(STACK).add(OTHER, "other.py:7")
-        planes = [
-            tpu_plane(ops.ops, [("0", 0, 1000)], name=f"/device:TPU:{number}")
-            for number, ops in enumerate((turned, straight))
-        ]
-        self.assertEqual(
-            self.frames(encode(Space(planes))),
-            [[INNER, MIDDLE, OUTER], OTHER.split("\n"), [OUTER, MIDDLE, INNER]],
-        )
 
 
 def printed(result: Json) -> str:

@@ -46,14 +46,6 @@ class Shared(unittest.TestCase):
     def test_op_that_only_one_device_runs_gives_other_ops(self) -> None:
         self.assertEqual(read(trace_of([FUSION], [FUSION, COPY])), ([FUSION.text, COPY.text], 0))
 
-    def test_equal_metadata_with_other_names_of_stats_gives_other_ops(self) -> None:
-        plain = op("f.1", "loop fusion", 0, 10, tf_op="jit(f)/a/mul:")
-        planes = [tpu_plane([plain], name=f"/device:TPU:{i}") for i in range(2)]
-        for stat in planes[1].stat_metadata:
-            if stat.name == "tf_op":
-                stat.name = "other"
-        self.assertEqual(read(encode(Space(planes))), ([plain.text], 0))
-
 
 class Notes(unittest.TestCase):
     def test_each_device_notes_a_damaged_program(self) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 from _proto import xplane_pb2 as pb
 from _proto.trace.ranks import ranks_of, split_hosts
-from compute_breakdown import analyse
 from tests.builders.allocator import allocator, with_host
 from tests.builders.merged import merged, with_environment
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import Space, encode, op, tpu_plane, trace
-from tests.harness import DEMO, MODES, OFFLOADING, SAMPLES, InFolder, answer, run, sampled
+from tests.harness import DEMO, MODES, SAMPLES, InFolder, answer, run, sampled
 
 # These fields depend on the file or the device number.
 NOT_COMPARED = {"profile_dir", "xplane_file", "notes", "device", "capture", "run", "host"}
@@ -40,14 +39,6 @@ class Ranks(unittest.TestCase):
 
     def assert_ranks(self, names: list[str], *expected: list[str]) -> None:
         self.assertEqual([rank.names for rank in ranks_of(names)], [*expected])
-
-    def test_capture_with_a_single_rank_can_have_planes_in_any_order(self) -> None:
-        names = ["Task Environment", "/device:TPU:0", "/host:CPU", "/host:metadata", "#Chip HBM"]
-        self.assert_ranks(names, names)
-
-    def test_numbers_after_plane_names_do_not_make_a_second_rank(self) -> None:
-        (rank,) = ranks_of(["/device:TPU:0", "/host:CPU 0", "Task Environment 0"])
-        self.assertEqual(rank.named("/host:CPU"), ["/host:CPU 0"])
 
     def test_planes_of_a_subprocess_form_a_separate_rank(self) -> None:
         for number in ("", " 0"):
@@ -117,11 +108,6 @@ class Answers(InFolder):
         self.assertEqual(answer(of_both, "record", "--host", "west")["host"], "west")
         self.assertEqual(run(merged(hosts, ["east"]), "summary", "--host", "east").status, 1)
 
-    def test_default_host_is_the_first_with_the_device(self) -> None:
-        two_devices = merged([[ONE_OP, TWO_OPS]])
-        of_both = merged([[with_environment(ONE_OP)], [with_environment(two_devices)]])
-        self.assertEqual(busy(of_both, "--device", "1"), 170)
-
     def test_host_of_a_merged_file_in_a_folder_is_selected_by_file_and_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
         self.write("run/a.xplane.pb", ONE_OP)
@@ -144,21 +130,6 @@ class Answers(InFolder):
         one = answer(self.write("m.xplane.pb", of_both), "spread", "--host", "1")
         self.assertEqual([row["host"] for row in one["cohorts"][0]["devices"]], ["m:1"])
 
-    def test_hosts_of_all_files_in_a_folder_are_listed(self) -> None:
-        hosts = [[with_environment(ONE_OP)], [with_environment(TWO_OPS)]]
-        self.write("run/m.xplane.pb", merged(hosts, ["a", "b:8471"]))
-        self.write("run/n.xplane.pb", ONE_OP)
-        folder = self.folder / "run"
-        available = ["m:a", "m:b:8471", "n"]
-        self.assertEqual(answer(folder, "bottleneck")["capture"]["hosts"], available)
-        for host in available:
-            self.assertEqual(run(folder, "summary", "--host", host).status, 0, host)
-
-    def test_missing_device_error_lists_the_devices_of_all_hosts(self) -> None:
-        hosts = [[with_environment(ONE_OP)], [with_environment(merged([[ONE_OP, ONE_OP]]))]]
-        outcome = run(merged(hosts), "summary", "--device", "9")
-        self.assertEqual(outcome.object["available_devices"], ["/device:TPU:0", "/device:TPU:1"])
-
     def test_spread_omits_a_host_without_an_ops_line(self) -> None:
         space = pb.XSpace.FromString(ONE_OP)
         space.planes[0].lines[0].name = "Other"
@@ -167,13 +138,6 @@ class Answers(InFolder):
         fields = answer(self.write("m.xplane.pb", data), "spread")
         self.assertEqual((fields["n_hosts"], fields["n_hosts_unreadable"]), (2, 1))
         self.assertIn("m.xplane.pb: host 1: no_xla_ops_line", " ".join(fields["notes"]))
-
-    def test_allocator_device_number_of_a_single_rank_is_ignored(self) -> None:
-        space = pb.XSpace.FromString(merged([[with_environment(space_with_allocator(7, 4))]]))
-        plane = next(plane for plane in space.planes if plane.name == "/device:TPU:0")
-        plane.stat_metadata[99].name = "core_details"
-        plane.stats.add(metadata_id=99, bytes_value=b"\x10\x04")
-        self.assertIsNotNone(runtime_of(space, "0"))
 
     def test_anatomy_lists_the_planes_of_all_hosts_or_of_the_selected_host(self) -> None:
         of_both = merged([[with_environment(ONE_OP)], [with_environment(TWO_OPS)]])
@@ -251,16 +215,6 @@ class ProcessIds(unittest.TestCase):
         (plane,) = answer(data, "anatomy", "--plane", "1")["planes"]
         self.assertEqual(plane["name"], "/device:TPU:1 [4711]")
 
-    def test_captures_of_processes_with_different_ids_are_compared(self) -> None:
-        before, after = (self.space(f"/device:TPU:0 [{pid}]") for pid in (1, 2))
-        records = [analyse(data, "record") for data in (before, after)]
-        for old, new in ((before, after), records):
-            found = analyse(new, "compare", baseline=old)
-            self.assertEqual(found["after"]["device"], "/device:TPU:0 [2]")
-            self.assertEqual(found["before"]["device"], "/device:TPU:0 [1]")
-        (cohort,) = analyse(records, "spread", device="0")["cohorts"]
-        self.assertEqual(cohort["n_devices"], 2)
-
     def test_exact_name_comes_first_and_else_the_first_process(self) -> None:
         own, child = "/device:TPU:0", "/device:TPU:0 [7]"
         self.assertEqual(answer(self.space(child, own), "summary")["device"], own)
@@ -323,18 +277,3 @@ class Samples(unittest.TestCase):
     def test_merged_ranks_have_the_answers_of_their_own_captures(self) -> None:
         self.assert_same("merged-ranks", "--device 0", DEMO, "0")
         self.assert_same("merged-ranks", "--device 3", DEMO, "1")
-
-    @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_merged_ranks_of_different_programs_give_the_same_answers_as_separate_captures(
-        self,
-    ) -> None:
-        self.assert_same("merged-mixed", "--device 1", DEMO, "1")
-        self.assert_same("merged-mixed", "--device 4", OFFLOADING, "2")
-
-    @unittest.skipUnless(OFFLOADING.exists(), "needs the capture")
-    def test_merged_hosts_have_the_answers_of_their_own_captures(self) -> None:
-        self.assert_same("merged-hosts", "--host 0 --device 1", DEMO, "1")
-        self.assert_same("merged-hosts", "--device 3", OFFLOADING, "3")
-        self.assert_same("merged-hosts", "--host 1 --device 1", OFFLOADING, "1")
-        devices = answer(SAMPLES / "merged-hosts.xplane.pb.gz", "spread")["n_devices"]
-        self.assertEqual(devices, 6)

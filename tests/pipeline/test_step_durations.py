@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import unittest
 from itertools import starmap
-from typing import Any
 
 from tests.builders.jittered import JITTERED, MS, capture
 from tests.builders.xspace import Space, encode, tpu_plane
 from tests.harness import answer
 from tests.modes.small_steps import leaf
-from tests.shown import text_of
 
 
 def durations(data: bytes, *options: str) -> list[int]:
@@ -51,20 +49,3 @@ class StepDurations(unittest.TestCase):
         self.assertIsNone(answer(capture(JITTERED), "bottleneck", "--step=all")["steps"])
         row = answer(capture(JITTERED), "summary")["steps_rollup"]["by_name"][0]
         self.assertEqual([row["min_dur_ps"], row["max_dur_ps"]], [100 * MS, 110 * MS])
-
-    def test_range_has_only_steps_of_the_same_name(self) -> None:
-        first, second, third = (step[1:] for step in JITTERED)
-        data = capture([("a", *first), ("b", *second), ("a", *third)])
-        for name, n in (("a", 2), ("b", 1)):
-            found = answer(data, "bottleneck", "--step-id", name)["steps"]
-            self.assertEqual(found["n"], n)
-
-    def test_text_shows_the_range_if_it_exceeds_five_percent(self) -> None:
-        sentence = "; 3 steps take 100.0 ms to 110.0 ms (median 102.0 ms)"
-        equal = [*JITTERED[:2], (*JITTERED[2][:4], 105 * MS)]
-        for steps, is_shown in ((JITTERED, True), (equal, False)):
-            for mode in ("bottleneck", "summary"):
-                result: dict[str, Any] = {**answer(capture(steps), mode), "next_steps": []}
-                text = text_of(result, "utf-8").replace("\n  ", " ")
-                with self.subTest(mode, is_shown=is_shown):
-                    self.assertEqual(sentence in text, is_shown)

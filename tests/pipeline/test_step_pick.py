@@ -11,9 +11,8 @@ from typing import Any
 
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op, trace
 from tests.harness import MODES_OF_TRACE, answer, run, sampled
-from tests.pipeline.small_steps import NO_STEPS, Steps, leaf, plane
+from tests.pipeline.small_steps import Steps, leaf, plane
 
-NO_OP = "no op starts in this step, so the answer has only idle time"
 WHOLE_LINE = "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
 # These notes are about all steps, so they do not depend on the picked step.
 ON_ALL_STEPS = re.compile(r"^no op starts in \d+ of | --step all includes this time$")
@@ -32,15 +31,6 @@ class StepPick(unittest.TestCase):
             trace(list(self.OPS), self.STEPS if steps is None else steps), "summary", *options
         )
 
-    def test_busiest_of_several_steps_with_the_same_name_is_picked(self) -> None:
-        steps = [("x", 20, 10), ("y", 0, 5), ("x", 10, 5), ("y", 40, 9)]
-        step = self.pick("--step-id", "x", steps=steps)
-        note = "2 steps are named 'x'; using the typical busy step (index 2)"
-        self.assertEqual((step["step_window_ps"], pick_notes(step)), ([20, 30], [note]))
-        step = self.pick("--step-id", "y", steps=steps)
-        note = "2 steps are named 'y'; using the middle step (index 3)"
-        self.assertEqual((step["step_window_ps"], pick_notes(step)), ([40, 49], [NO_OP, note]))
-
     def test_unknown_step_error_lists_the_available_steps(self) -> None:
         for steps, names in ((self.STEPS, ["a", "b", "c", "d"]), (None, []), ([], [])):
             for options in ("--step=4", "--step=-5", "--step-id=A", "--step-id="):
@@ -50,14 +40,6 @@ class StepPick(unittest.TestCase):
                     self.assertEqual(outcome.stderr.count("\n"), 1)
                     self.assertEqual(outcome.object["reason"], "step_not_found")
                     self.assertEqual(outcome.object["available_steps"], names)
-
-    def test_unknown_index_that_is_a_step_name_suggests_step_id(self) -> None:
-        data = trace([leaf(0, 5)], [("101", 0, 10), ("102", 10, 10)])
-        for step in ("101", "10", "2"):
-            detail = run(data, "summary", "--step", step).object["detail"]
-            expected = f"no step {step}; the trace has 2 steps, counted from 0"
-            expected += "; for the step named 101, pass --step-id 101" if step == "101" else ""
-            self.assertEqual(detail, expected)
 
     def test_step_all_has_no_answer_without_ops(self) -> None:
         outcome = run(trace([], self.STEPS), "summary", "--step", "all")
@@ -109,13 +91,6 @@ class StepsRollup(unittest.TestCase):
         )
         self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
 
-    def test_rollup_uses_the_lower_median_and_puts_numbered_steps_last_if_tied(self) -> None:
-        rollup, _ = self.rollup([("0", 0, 4), ("1", 4, 6), ("a", 10, 3), ("a", 13, 7)])
-        self.assertEqual(
-            [(row["name"], row["median_dur_ps"]) for row in rollup["by_name"]],
-            [("a", 3), (None, 4)],
-        )
-
     def test_steps_without_ops_are_noted_in_every_mode(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20), ("4", 51, 60)]
         for mode in sampled(MODES_OF_TRACE, 5):
@@ -132,12 +107,6 @@ class StepsRollup(unittest.TestCase):
         self.assertEqual(rollup["between_steps_pct"], 1.01)
         between = "1 ps (1.0 % of the capture) pass between steps; --step all includes this time"
         self.assertEqual(notes, ["no op starts in 2 of 5 steps (68 ps in total)", between])
-
-    def test_rollup_is_empty_without_steps(self) -> None:
-        empty = {"n": 0, "n_without_ops": 0, "between_steps_ps": 0, "between_steps_pct": None}
-        for steps in NO_STEPS:
-            fields = answer(trace([leaf(0, 5)], steps), "summary")
-            self.assertEqual(fields["steps_rollup"], {**empty, "by_name": []})
 
 
 class ExecutionsAsSteps(unittest.TestCase):
@@ -185,10 +154,6 @@ class ExecutionsAsSteps(unittest.TestCase):
             self.assertEqual((step["step_source"], step["step_window_ps"]), (None, [1000, 9010]))
             left_out = "left out 1 event of the XLA Modules line (no valid time)"
             self.assertEqual(pick_notes(step), [left_out] * len(events) + [WHOLE_LINE])
-
-    def test_executions_with_numeric_names_have_separate_rows(self) -> None:
-        rows = self.answer(name="12")["steps_rollup"]["by_name"]
-        self.assertEqual([row["name"] for row in rows], ["12", "jit_g(3)", "<none>"])
 
 
 class CutOffPrograms(unittest.TestCase):

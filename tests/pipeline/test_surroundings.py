@@ -5,9 +5,8 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-import compute_breakdown
 from tests.builders.xspace import Op, op, trace
-from tests.harness import PROFILES, answer
+from tests.harness import answer
 
 MAIN = "train.py:1:0"
 
@@ -68,34 +67,6 @@ class Doubtful(unittest.TestCase):
         a, b = "jit(f)/LlamaMlp/dot:", "jit(f)/LlamaAttention/dot:"
         ops = at(1, a, "llama.py:1:0"), at(2, b, "llama.py:2:0")
         self.assertEqual({how for _, how in lines_of(*ops).values()}, {"own"})
-
-    def test_doubtful_line_is_marked_in_headlines_and_tables_of_all_modes(self) -> None:
-        peaks = ("--peak-tflops-bf16", "1", "--peak-hbm-gibps", "1e9")
-        costs = {"flops": 1, "bytes_accessed": 1, "shape": "bf16[8]{0}"}
-        ops = (
-            at(1, "jit(f)/mlp/linear/dot:", "attention.py:9:0", dur=90, **costs),
-            at(2, "jit(f)/attention/mul:", "x.py:1:0"),
-        )
-        data = trace(ops, [("s", 100, 110)])
-        for mode in ("bottleneck", "by_op", "by_source", "roofline", "summary"):
-            options = peaks if mode in ("bottleneck", "by_op", "roofline") else ()
-            with self.subTest(mode):
-                result = answer(data, mode, *options)
-                text = " ".join(compute_breakdown.render(result, "text").split())
-                self.assertIn("at attention.py:9 (?)", result["headline"])
-                self.assertNotIn("attention.py:9", text.replace("attention.py:9 (?)", ""))
-
-    def test_false_stacks_of_a_real_capture_are_doubtful(self) -> None:
-        path = PROFILES / "vllm-bf16.xplane.pb"
-        if not path.exists():
-            self.skipTest("the capture isn't here")
-        result = answer(path, "bottleneck")
-        found = [row for row in result["findings"] if row["source_is"] == "doubtful"]
-        self.assertEqual([row["pct_of_step"] for row in found], [33.209])
-        text = compute_breakdown.render(result, "text")
-        note = "the stacks of 64 ops (22.2 ms) may be wrong: their lines, marked (?), are in files"
-        self.assertTrue(any(warning.startswith(note) for warning in result["notes"]))
-        self.assertIn("nterface.py:335 (?)", text)
 
 
 class Likely(unittest.TestCase):

@@ -6,8 +6,6 @@ import unittest
 from typing import Any
 
 from _breakdown.pipeline.texts import LONGEST_TEXT, cut_texts, exact
-from tests.builders.xspace import op, trace
-from tests.harness import answer
 
 LONG = "x" * LONGEST_TEXT
 
@@ -31,19 +29,6 @@ class LongTexts(unittest.TestCase):
     def test_shortened_keys_remain_distinct_and_in_order(self) -> None:
         value, _ = self.cut({LONG + "1": 1, "short": 2, LONG + "2": 3})
         self.assertEqual(list(value.items()), [(LONG + "…", 1), ("short", 2), (LONG + "……", 3)])
-
-    def test_long_name_of_an_op_is_shortened_in_the_answer(self) -> None:
-        text = "%f.1 = f32[2] fusion(" + LONG
-        data = trace([op("f.1", "loop fusion", 0, 5, text=text)])
-        fields = answer(data, "by_source")
-        self.assertEqual(fields["groups"][0]["example_hlo_op"], text[:LONGEST_TEXT] + "…")
-        self.assertIn("cut 2 texts to 65536 characters", fields["notes"])
-
-    def test_long_group_keys_remain_distinct_in_a_record(self) -> None:
-        ops = [op(f"f.{i}", "loop fusion", i, 1, tf_op=LONG + str(i)) for i in range(2)]
-        keys = [group["agg_key"] for group in answer(trace(ops), "record")["groups"]]
-        self.assertEqual(len(set(keys)), 2)
-        self.assertEqual({len(key) for key in keys}, {LONGEST_TEXT})
 
 
 class LargeNumbers(unittest.TestCase):

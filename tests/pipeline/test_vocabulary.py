@@ -7,27 +7,6 @@ import unittest
 from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
 
-# These examples cover each kind and family of categories; tests/naive/test_against_naive.py covers
-# every category.
-CATEGORIES = {
-    "compute": (
-        "fusion, loop fusion, custom fusion, some later fusion, convolution, convolution fusion, "
-        "convolution base-dilated, dot, ragged-dot, custom-call, non-fusion elementwise, reduce, "
-        "scatter, sort, topk, rng, rng-bit-generator, batch-norm-grad, add, exponential, sqrt, xor"
-    ),
-    "data_move": (
-        "data formatting, copy, copy-start, copy-done, convert, bitcast, broadcast, concatenate, "
-        "dynamic-slice, dynamic-update-slice, gather, iota, pad, reshape, slice, transpose"
-    ),
-    "comm": (
-        "all-reduce, all-gather-start, reduce-scatter-done, all-to-all-update, ragged-all-to-all, "
-        "collective-permute-done, collective-broadcast, send, recv-done, host send, "
-        "host recv-done, infeed, sparsecorev0 outfeed wait, infeed fusion, all-reduce fusion, "
-        "all-reduce-scatter fusion, async-start, async-update, async-done"
-    ),
-    "other": "tuple, get-tuple-element, parameter, constant, after-all, opt-barrier, replica-id",
-    "container": "while, conditional, call",
-}
 UNKNOWN = (
     "quantum-dot, Loop Fusion, loopfusion, fusion loop, convolution-like, my-rng-, rng2, slices, "
     "x batch-norm-grad, all-reduce-begin, send-recv, while-done, copy-update, in-feed, <none>"
@@ -51,13 +30,6 @@ def kind_of(name: str, category: str, **stats: str) -> str:
 
 
 class Categories(unittest.TestCase):
-    def test_each_category_has_a_kind_and_is_known(self) -> None:
-        for kind, row in CATEGORIES.items():
-            ops = [op("x.1", name, 10 * i, 5) for i, name in enumerate(row.split(", "))]
-            with self.subTest(kind=kind):
-                self.assertEqual(kinds(ops), sorted((name, kind) for name in row.split(", ")))
-                self.assertEqual(unknown(ops), {})
-
     def test_unknown_categories_have_kind_other_and_are_counted_by_execution(self) -> None:
         names = UNKNOWN.split(", ")
         ops = [op("x.1", name, 20 * i + j, 5) for i, name in enumerate(names) for j in (0, 10)]

@@ -32,15 +32,6 @@ class Busy(unittest.TestCase):
             expected = covered(spans, 0, end)
             self.assertEqual(busy_without_overlap(pieces, 0, end), expected, (spans, end))
 
-    def test_fast_sum_is_none_for_overlapping_or_unsorted_ops(self) -> None:
-        for starts, durations, end in (
-            ([0, 5], [6, 5], 20),
-            ([5, 0], [1, 1], 20),
-            ([0, 30], [1, 1], 20),
-        ):
-            self.assertIsNone(busy_without_overlap([(starts, durations, [])], 0, end))
-        self.assertIsNone(busy_without_overlap([([3], [1], [])], 4, 9))
-
     def test_busy_time_in_a_record_counts_overlapping_ops_once(self) -> None:
         rng = random.Random(2)
         for _ in range(40):

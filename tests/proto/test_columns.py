@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from _proto import columns_pb2 as columns
-from _proto.trace import lines, open_trace
+from _proto.trace import lines
 from _proto.trace.events import DeviceStats
 from _proto.trace.wire import FIXED64
 from tests.builders.xspace import (
@@ -24,8 +24,6 @@ from tests.builders.xspace import (
     double_field,
     encode,
     int_field,
-    op,
-    tpu_plane,
     uint64,
 )
 from tests.harness import FULL, InFolder, answer, sampled
@@ -244,47 +242,6 @@ class Columns(InFolder):
         for lacking, doubled in pairs:
             with self.subTest(lacking=lacking):
                 self.assertFalse(self.check([doubled, plain, lacking], DEVICE))
-
-    def test_unknown_group_before_the_first_event_is_skipped(self) -> None:
-        group = bytes((15 << 3 | 3, 15 << 3 | 4))
-        data = group + piece_of([[(1, 7), (2, 5), (3, 9)]])
-        self.assertIsNone(lines._events_in_columns(data, 0, DEVICE))
-        self.assertEqual(list(lines._events_one_by_one(data, 0, DEVICE).rows()), [(7, 5, 9, None)])
-
-    def test_note_names_the_number_of_events_if_one_has_no_start(self) -> None:
-        """Test an event without an offset, which starts before the step, and an event with two.
-
-        There are as many offsets as events, so the first event seems to be in the step.
-        """
-        ops = [op("f", "loop fusion", 100 + 10 * i, 10) for i in range(50)]
-        plane = tpu_plane(ops, [("0", 90, 1000)])
-        (line_of_ops,) = (line for line in plane.lines if line.name == "XLA Ops")
-        line_of_ops.events[5].offset_ps = None
-        line_of_ops.events[9].extra = int_field(2, 195)
-        found = answer(encode(Space([plane])), "summary")
-        self.assertEqual(found["totals"]["n_events_total"], 49)
-        note = "the first count found 50 events in this step, but 49 start in it"
-        self.assertTrue(any(text.startswith(note) for text in found["notes"]), found["notes"])
-
-    def test_events_with_an_occurrence_count_have_no_time(self) -> None:
-        timed: Fields = [(1, 1), (2, 7)]
-        counted: Fields = [(1, 1), (5, 3)]
-        for events in (
-            [timed, counted],
-            [counted, timed, timed],
-            # The piece has one offset and one event, but the occurrence count replaces the
-            # offset.
-            [[(2, 500), (5, 3)]],
-        ):
-            line_of_ops = Line("XLA Ops", extra=piece_of(events))
-            path = self.write("x.xplane.pb", encode(Space([Plane("/device:TPU:0", [line_of_ops])])))
-            rows = [row for event in events if (row := row_of(event, DEVICE))]
-            with self.subTest(events=events), open_trace(str(path)) as (trace,):
-                (line,) = trace.plane("/device:TPU:0").lines("XLA Ops")
-                starts = [start for part in line.starts() for start in part]
-                self.assertEqual(starts, sorted(row[1] for row in rows))
-                self.assertEqual(line.n_aggregated, len(events) - len(rows))
-                self.assertEqual([row for part in line.events(0, 9) for row in part.rows()], rows)
 
     def test_events_with_an_unknown_field_are_read_in_columns(self) -> None:
         """Test that events are read in columns even if a newer profiler adds a field, because

@@ -21,7 +21,7 @@ from unittest import mock
 from _proto.trace import lines, source
 from tests.builders.make_trace import Shape, write_sparse_trace, write_trace
 from tests.builders.xspace import Plane, Space, Stat, encode, op, raw, tpu_plane
-from tests.harness import FULL, MODES_OF_TRACE, SCRIPT, InFolder, answer, sampled
+from tests.harness import MODES_OF_TRACE, SCRIPT, InFolder, answer, sampled
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -69,15 +69,6 @@ class RealSize(unittest.TestCase):
         totals = summary["totals"]
         self.assertEqual(totals["n_events_total"] + totals["n_events_container"], 39750)
         self.assertEqual(totals["n_events_unresolved"], 0)
-
-    def test_concurrent_processes_give_the_same_answer(self) -> None:
-        command = [*PROGRAM, str(self.trace), "--mode", "roofline"]
-        n = 8 if FULL else 2
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(n)]
-        result = [process.communicate()[0] for process in running]
-        self.assertEqual([process.returncode for process in running], [0] * n)
-        self.assertIn(b'"status":"ok"', result[0])
-        self.assertEqual(result, [result[0]] * n)
 
     @LINUX_ONLY
     def test_400_MB_of_address_space_suffice(self) -> None:

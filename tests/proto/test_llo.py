@@ -8,7 +8,6 @@ from _proto.errors import Damage
 from _proto.llo import SCALAR, SPILL, VECTOR, Loop, Schedule, Source
 from tests.builders.llo import (
     ADD,
-    DMA_WAIT,
     LOAD,
     NO_REGISTER,
     SCALARS,
@@ -54,10 +53,6 @@ class Claims(unittest.TestCase):
         found = claims(schedule(code, sources=[source(FIVE, ids=[1])]))
         self.assertEqual(found, [[SCALAR]] * 3 + [["k.py:5"]] * 2)
 
-    def test_marker_is_no_work(self) -> None:
-        found = claims(schedule(region(0, 2, work(1, 1)), marks=[at_region(1, 0)]))
-        self.assertEqual(found, [[VECTOR]] * 2)
-
     def test_work_without_a_line_is_of_the_first_kind_in_its_bundle(self) -> None:
         store = work(1, 0, STORE, registers=NO_REGISTER, spill=True)
         scalar = work(3, 2, registers=SCALARS)
@@ -65,10 +60,6 @@ class Claims(unittest.TestCase):
         push = work(4, 3, registers=NO_REGISTER, reads=[2])
         code = region(0, 4, store, work(5, 0), work(2, 1), scalar, push)
         self.assertEqual(claims(schedule(code)), [[SPILL], [VECTOR], [SCALAR], [VECTOR]])
-
-    def test_spill_belongs_to_no_line(self) -> None:
-        code = region(0, 1, work(1, 0, LOAD, spill=True))
-        self.assertEqual(claims(schedule(code, sources=[source(FIVE, ids=[1])])), [[SPILL]])
 
     def test_result_of_a_unit_belongs_to_the_line_that_started_the_unit(self) -> None:
         push = work(1, 0, registers=NO_REGISTER)
@@ -101,19 +92,6 @@ class Sources(unittest.TestCase):
             Source("k.py:6", "k.py:5", "get", ""),
         )
 
-    def test_entry_without_frames_is_no_source(self) -> None:
-        data = schedule(region(0, 1, work(1, 0)), sources=[source(ids=[1])])
-        self.assertEqual(claims(data), [[VECTOR]])
-        self.assertTrue(Schedule(data).has_sources)
-        self.assertFalse(Schedule(schedule(region(0, 1, work(1, 0)))).has_sources)
-
-    def test_index_beyond_the_texts_is_an_empty_text(self) -> None:
-        data = schedule(region(0, 1, work(1, 0)), sources=[source(FIVE, ids=[1])])
-        # Field 3 instead of 2.
-        data = data.replace(b"\x12\x04k.py", b"\x1a\x04k.py")
-        data = data.replace(b"\x12\x03add", b"\x1a\x03add")
-        self.assertEqual(claims(data), [[":5"]])
-
 
 class Structure(unittest.TestCase):
     def test_loops_have_their_trips_if_the_bounds_are_constant(self) -> None:
@@ -144,10 +122,6 @@ class Structure(unittest.TestCase):
         )
         counts = found.n_stores, found.spills, found.fills, found.spilled_bytes
         self.assertEqual(counts, (2, [1], [2], 4096))
-
-    def test_waits_for_copies_are_listed(self) -> None:
-        code = region(0, 4, work(1, 3, DMA_WAIT, registers=NO_REGISTER))
-        self.assertEqual(Schedule(schedule(code)).dma_waits, [3])
 
 
 class Markers(unittest.TestCase):
@@ -197,13 +171,6 @@ class Damaged(unittest.TestCase):
         for data in (b"", b"\xff" * 9, good[:-1]):
             with self.subTest(data=data), self.assertRaises(Damage):
                 Schedule(data)
-
-    def test_impossible_numbers_of_bundles_are_rejected(self) -> None:
-        for bundle in (-1, 1 << 40):
-            with self.subTest(bundle=bundle), self.assertRaises(Damage):
-                Schedule(schedule(region(0, 2, work(1, bundle)), n_rows=2))
-        with self.assertRaises(Damage):
-            Schedule(schedule(region(0, 1 << 40), n_rows=2))
 
     def test_every_truncated_or_changed_schedule_is_read_or_rejected(self) -> None:
         good = schedule(

@@ -54,7 +54,6 @@ from tests.builders.xspace import (
     int64,
     int_field,
     raw,
-    string,
 )
 from tests.harness import sampled
 
@@ -143,15 +142,6 @@ class Entries(unittest.TestCase):
             self.assertIsNone(programs.program(BIG + 1))
             self.assertEqual(programs.notes, [])
 
-    def test_entry_without_hlo_has_only_a_name(self) -> None:
-        plane = metadata_plane({1: ("SYMBOL_MAP:7", None), 2: ("jit_g(2)", None)})
-        plane.event_metadata[1].stats = [Stat(7, string("no bytes")), Stat(8, raw(b"other"))]
-        with programs_in(encode(Space([plane]))) as programs:
-            self.assertEqual(programs.names, {1: "SYMBOL_MAP:7", 2: "jit_g(2)"})
-            self.assertFalse(programs.has_hlo(1) or programs.has_hlo(2))
-            self.assertIsNone(programs.program(2))
-            self.assertEqual(programs.notes, [])
-
     def assert_ids(self, entries: list[EventMetadata], *ids: int) -> None:
         """Check that the entries contain readable programs with exactly the given ids."""
         names = [StatMetadata(i, name) for i, name in STAT_NAMES.items()]
@@ -230,13 +220,6 @@ class Damaged(unittest.TestCase):
                 self.assertTrue(note.endswith(NOTE_END), note)
                 self.assertIn(what, note)
 
-    def test_each_damaged_program_is_noted_once(self) -> None:
-        plane = metadata_plane({1: ("jit_f(1)", b"\xff"), 2: ("jit_g(2)", b"\xff")})
-        with programs_in(encode(Space([plane]))) as programs:
-            for program_id in (1, 1, 2, 2, 1):
-                self.assertIsNone(programs.program(program_id))
-            self.assertEqual(len(programs.notes), 2)
-
     def test_references_to_missing_or_ambiguous_instructions_are_ignored(self) -> None:
         ops = [op("x", "abs", line="m.py:1"), op("y", "neg"), op("a", "b", "y"), op("b", "c", "x")]
         made = module({"main": ops})
@@ -252,13 +235,6 @@ class Damaged(unittest.TestCase):
         self.assertEqual(len(read.notes), 1)
         self.assertIn("is missing or not unique", read.notes[0])
 
-    def test_instruction_with_an_ambiguous_name_is_not_found(self) -> None:
-        read = main_of(op("a", "add"), op("a", "sub"), op("b", "neg"))
-        assert read.program is not None
-        self.assertIsNone(read.program.instruction("a"))
-        self.assertIsNotNone(read.program.instruction("b"))
-        self.assertIsNone(read.program.instruction("c"))
-
     def test_op_is_found_although_another_instruction_inside_a_fusion_has_its_name(self) -> None:
         fused = [op("a", "neg"), op("inner", "abs")]
         loop = [op("b", "add"), op("f", "fusion", calls=["fused"])]
@@ -267,11 +243,6 @@ class Damaged(unittest.TestCase):
         found = {name: read[name].computation.name for name in ("a", "b", "inner")}
         self.assertEqual(found, {"a": "main", "b": "loop", "inner": "fused"})
         self.assertEqual(read.notes, [])
-
-    def test_instruction_is_found_with_or_without_percent_sign(self) -> None:
-        read = main_of(op("%a", "add"), op("b", "neg"))
-        for name in ("a", "%a", "b", "%b"):
-            self.assertTrue(read[name])
 
     def test_searches_terminate_if_operands_or_calls_are_circular(self) -> None:
         ops = [op(f"op.{i}", "negate", f"op.{(i + 1) % 3}") for i in range(3)]
@@ -491,10 +462,6 @@ class Dots(unittest.TestCase):
         made.computations[0].instructions[1].operand_ids[1] = 9
         self.assertIsNone(dot_of(Opened(bytes_field(1, encode(made)))["d"]))
 
-    def test_dot_is_none_if_the_precision_is_damaged(self) -> None:
-        read = dot_program(["f32", "f32"], extra=bytes_field(51, b"\x0a\x09"))
-        self.assertIsNone(dot_of(read["top"]))
-
 
 def declared(**estimate: object) -> bytes:
     return json.dumps({"custom_call_config": {"body": "TUzv", "cost_estimate": estimate}}).encode()
@@ -518,24 +485,6 @@ class DeclaredCosts(unittest.TestCase):
             with self.subTest(config=config[:200]):
                 read = main_of(op("k", "custom-call", config=config))
                 self.assertEqual(read["k"].declared_cost, DeclaredCost(*cost))
-
-    def test_config_without_cost_estimate_has_no_declared_cost(self) -> None:
-        for config in (
-            *(None, b"", b"{}", b"[]", b"null", b'{"custom_call_config":{}}'),
-            *(b'["cost_estimate"]', b'{"custom_call_config":{"cost_estimate":null}}'),
-            *(
-                b'{"cost_estimate"',
-                b'{"cost_estimate":"\xff"}',
-                b'{"cost_estimate":' + b"[" * 99_999,
-            ),
-        ):
-            with self.subTest(config=config and config[:80]):
-                read = main_of(op("k", "custom-call", config=config))
-                self.assertIsNone(read["k"].declared_cost)
-
-    def test_only_custom_calls_declare_costs(self) -> None:
-        read = main_of(op("k", "fusion", config=declared(flops="5")))
-        self.assertIsNone(read["k"].declared_cost)
 
 
 def chain_names(program: Opened, name: str) -> list[str]:
@@ -680,22 +629,12 @@ class NearestLines(unittest.TestCase):
             self.assertEqual(nearest(read, name, producer_first=True), ("m.py:2", "producer", 1))
             self.assertEqual(nearest(read, name), ("m.py:4", "consumer", 1))
 
-    def test_opposite_direction_is_searched_if_the_preferred_one_has_no_line(self) -> None:
-        before = main_of(op("x", "abs", line="m.py:1"), op("copy.1", "copy", "x"))
-        self.assertEqual(nearest(before, "copy.1"), ("m.py:1", "producer", 1))
-        after = main_of(op("copy.1", "copy"), op("x", "abs", "copy.1", line="m.py:1"))
-        self.assertEqual(nearest(after, "copy.1", producer_first=True), ("m.py:1", "consumer", 1))
-
     def test_lines_are_found_up_to_eight_hops_away(self) -> None:
         for hops, expected in ((8, ("m.py:1", "consumer", 8)), (9, None)):
             ops = [op("copy.0", "copy")]
             ops += [op(f"copy.{i}", "copy", f"copy.{i - 1}") for i in range(1, hops)]
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
             self.assertEqual(nearest(opened({"main": ops}), "copy.0"), expected)
-
-    def test_line_of_a_parameter_is_not_used_as_the_nearest_line(self) -> None:
-        read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
-        self.assertIsNone(nearest(read, "copy.1"))
 
     def body(self, *callers: Op) -> Opened:
         return opened(
@@ -721,15 +660,6 @@ class NearestLines(unittest.TestCase):
         # If the calling instruction has its own line, that line is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
-
-    def test_search_ends_in_a_computation_with_two_callers(self) -> None:
-        read = self.body(
-            op("while.1", "while", "x", calls=["body"]), op("while.2", "while", "x", calls=["body"])
-        )
-        self.assertIsNone(nearest(read, "copy.1"))
-        # An instruction that uses the computation as body and condition counts as a single caller.
-        read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
-        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
 
 
 class Groups(unittest.TestCase):

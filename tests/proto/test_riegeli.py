@@ -27,7 +27,6 @@ from tests.harness import (
     InFolder,
     Outcome,
     answer,
-    as_process,
     run,
     sampled,
 )
@@ -71,10 +70,6 @@ class Container(unittest.TestCase):
     def test_chunk_with_more_records_than_bytes_is_read(self) -> None:
         records = [b""] * 1000
         self.assertEqual(unpacked(riegeli([chunk_of(records), chunk_of([b"x"])]))[0][-1], b"x")
-
-    def test_later_signature_and_file_metadata_are_skipped(self) -> None:
-        chunks: list[Chunk] = [(b"whatever", "m", 0, 0), chunk_of([b"a"]), (b"", "s", 0, 0)]
-        self.assertEqual(unpacked(riegeli([*chunks, chunk_of([b"b"])])), ([b"a", b"b"], None))
 
     def test_damaged_chunk_is_reported_and_later_chunks_are_unpacked(self) -> None:
         # Each record is longer than a block, so a block header contains the offset of the next
@@ -131,14 +126,6 @@ class Container(unittest.TestCase):
 
 
 class Answers(InFolder):
-    def test_single_record_gives_the_same_answers_as_the_trace(self) -> None:
-        self.write("h/h.xplane.riegeli", riegeli([chunk_of([SMALL])]))
-        self.write("p/h.xplane.pb", SMALL)
-        for mode in MODES_OF_TRACE:
-            plain, other = (answer(self.folder / name, mode) for name in "ph")
-            with self.subTest(mode=mode):
-                self.assertEqual(compared(other), compared(plain))
-
     def test_records_with_different_ids_give_the_same_answers_as_the_trace(self) -> None:
         space = pb.XSpace.FromString(demo())
         planes = [plane for plane in space.planes if plane.name != "/host:metadata"]
@@ -225,14 +212,6 @@ class Answers(InFolder):
         plain = answer(self.write("a.xplane.pb", SMALL), "summary")
         self.assertNotIn("contain no programs", " ".join(plain["notes"]))
 
-    def test_length_that_is_not_a_multiple_of_a_block_is_noted(self) -> None:
-        for padded in (False, True):
-            data = riegeli([chunk_of([SMALL])], padded=padded)
-            for name, form in (("h.xplane.riegeli", data), ("h.xplane.pb.gz", gzip.compress(data))):
-                for mode in ("summary", "anatomy"):
-                    notes = " ".join(answer(self.write(name, form), mode)["notes"])
-                    self.assertEqual("not a multiple of 65536" in notes, not padded)
-
     def test_file_without_records_is_unreadable(self) -> None:
         path = self.write("h.xplane.riegeli", riegeli([]))
         for mode in ("summary", "anatomy"):
@@ -248,18 +227,6 @@ class Answers(InFolder):
             outcome = run(self.write("h.xplane.riegeli", data), mode)
             self.assertEqual(outcome.object["reason"], "unreadable_xplane_pb")
             self.assertIn(f"byte {second}:", outcome.object["detail"])
-
-    def test_anatomy_of_a_damaged_file_shows_the_readable_records(self) -> None:
-        big = trace([op("fusion.1", "loop fusion", 10 * i, 5) for i in range(5000)])
-        data = bytearray(riegeli([chunk_of([big]) for _ in range(3)]))
-        begin = 64 + 40 + len(chunk_of([big])[0])
-        begin += 24 * (begin // 65536)
-        data[begin + 3] ^= 1
-        outcome = run(self.write("h.xplane.riegeli", bytes(data)), "anatomy")
-        self.assertEqual(outcome.status, 1)
-        self.assertIn(f"byte {begin}:", outcome.object["detail"])
-        (plane,) = outcome.object["planes"]
-        self.assertEqual([line["n_events"] for line in plane["lines"]], [10_000])
 
     def test_missing_brotli_is_reported_with_the_install_command(self) -> None:
         chunk = b"b\1\1\1" + b"compressed", "r", 1, 100
@@ -287,16 +254,6 @@ class Folders(InFolder):
         outcome = self.files(pb=SMALL, riegeli=riegeli([chunk_of([SMALL])]))
         self.assertEqual(outcome.object["xplane_file"], "h.xplane.pb")
         self.assertIn("using h.xplane.pb instead of h.xplane.riegeli", outcome.object["notes"])
-
-    def test_empty_plain_file_is_ignored(self) -> None:
-        outcome = self.files(pb=b"", riegeli=riegeli([chunk_of([SMALL])]))
-        self.assertEqual(outcome.object["xplane_file"], "h.xplane.riegeli")
-        note = "using h.xplane.riegeli instead of h.xplane.pb, which is empty"
-        self.assertIn(note, outcome.object["notes"])
-
-    def test_unfinished_files_are_ignored(self) -> None:
-        self.write("run/h.xplane.riegeli.tmp.12_34", riegeli([]))
-        self.assertEqual(run(self.folder / "run", "summary").object["reason"], "no_xplane_pb")
 
 
 def of_two_programs(*starts: int) -> bytes:
@@ -377,9 +334,3 @@ class Samples(unittest.TestCase):
                 lines = itertools.chain.from_iterable(plane["lines"] for plane in planes)
                 found = sum(line["n_events"] for line in lines if line["name"] == "XLA Ops")
                 self.assertEqual(found, n_events)
-
-    def test_continuous_cpu_capture_has_no_device(self) -> None:
-        outcome = as_process(SAMPLES / "jax-cpu-real", "--mode", "summary")
-        self.assertEqual(outcome.object["reason"], "device_not_found")
-        fields = answer(SAMPLES / "jax-cpu-real", "anatomy")
-        self.assertEqual(len(fields["planes"]), 2)

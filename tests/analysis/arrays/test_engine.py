@@ -84,10 +84,6 @@ class Edits(unittest.TestCase):
         )
         self.assertEqual(slower, 100 - 20 - 30)
 
-    def test_no_change_saves_more_than_all_ops_take(self) -> None:
-        gain = estimated(self.CHAIN, self.ran(), lambda find: [Remove([*map(find, NAMES)])])
-        self.assertEqual((gain.estimate, gain.high), (350, 350))
-
     def test_narrow_array_speeds_up_the_two_ops_that_it_bounds(self) -> None:
         # The array is half of the bytes of both ops.
         narrowed = self.gain(lambda find: [Resize(Value(made(find, "made")), 0.5)])
@@ -106,12 +102,6 @@ class Edits(unittest.TestCase):
             lambda find: [Resize(Value(made(find, "made")), 0.5), Remove([find("used")])]
         )
         self.assertEqual(both, 25 + 200)
-
-    def test_estimate_lies_in_its_range(self) -> None:
-        gain = estimated(self.CHAIN, self.ran(), lambda find: [Remove([find("used")])])
-        assert gain.low is not None and gain.high is not None
-        self.assertLess(gain.low, gain.estimate)
-        self.assertGreater(gain.high, gain.estimate)
 
     def test_estimate_without_gain_has_no_range(self) -> None:
         gain = estimated(self.CHAIN, self.ran(), lambda find: [])

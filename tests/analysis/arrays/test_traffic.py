@@ -236,19 +236,6 @@ class Bytes(unittest.TestCase):
         ]
         self.assertEqual(moved(program, ran), {"x": (0, SIZE), "gather-done": (SIZE, 0)})
 
-    def test_slice_is_not_scaled_to_the_whole_array_that_the_profiler_counts(self) -> None:
-        program = {
-            "main": [
-                given(shape=BIG),
-                op("i", "constant", shape=array("s32")),
-                op("part", "dynamic-slice", "x", "i", "i", "i"),
-            ]
-        }
-        counted = memory_access_breakdown((1, 1, 4 * SIZE), (2, 1, SIZE))
-        ran = [event("part", COPY, 0, 10, bytes_accessed=9, memory_access_breakdown=counted)]
-        found = moved(program, ran)
-        self.assertEqual((found["x"], found["part"]), ((0, SIZE), (SIZE, 0)))
-
     def test_bytes_are_scaled_to_those_that_the_profiler_counts(self) -> None:
         program = {"main": [given(), op("neg", "negate", "x")]}
         counted = memory_access_breakdown((1, 1, 2 * SIZE), (2, 1, SIZE))

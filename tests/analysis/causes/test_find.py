@@ -15,8 +15,6 @@ from _breakdown.analysis.causes.shared.find import (
     order_of,
     with_gains_after,
 )
-from tests.builders.xspace import op, trace
-from tests.harness import answer
 
 # A gain that may be none.
 UNSURE = Gain(90, 0, 90)
@@ -90,31 +88,3 @@ class OneFaultOneRow(unittest.TestCase):
             (self.cause("a.py:1", measured=gain), self.cause("a.py:1", measured=gain)),
         ):
             self.assertEqual(list(joined_by_line([one, other])), [one, other])
-
-
-class Lines(unittest.TestCase):
-    def says(self, *frames: str) -> str:
-        """Return what the cause of an op with this stack says."""
-        again = op(
-            "dot.1",
-            "convolution fusion",
-            0,
-            90,
-            tf_op="jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general:",
-            stack="\n".join(frames),
-            source=frames[-1].rpartition(":")[0],
-        )
-        (row,) = answer(trace([again], [("0", 0, 1000)]), "bottleneck")["causes"]
-        says: str = row["says"]
-        return says
-
-    def test_line_of_a_package_comes_with_the_line_that_calls_it(self) -> None:
-        package = "/venv/lib/python3.11/site-packages/levanter"
-        own = ("/home/me/run.py:30:1", "/home/me/train.py:7:1")
-        between = f"{package}/models/llama.py:9:1"
-        self.assertIn(
-            "checkpoint at layers/attention.py:5 (called at me/train.py:7) runs",
-            self.says(*own, between, f"{package}/layers/attention.py:5:1"),
-        )
-        self.assertIn("checkpoint at models/llama.py:9 runs", self.says(between))
-        self.assertIn("checkpoint at me/train.py:7 runs", self.says(*own))

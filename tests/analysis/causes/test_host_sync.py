@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.builders.pauses import LAUNCHES, MS, answer_of, row, thread
+from tests.builders.pauses import MS, row
 
 LOG, VALUE = "$log.py:12 log", "$array.py:615 _value"
 
@@ -40,8 +40,3 @@ class HostSync(unittest.TestCase):
     def test_function_of_the_users_that_waits_for_another_reason_is_no_sync(self) -> None:
         calls = [("$feed.py:17 value", 75, 99), ("$feed.py:17 value", 175, 199)]
         self.assertEqual(row(*calls)["cause"], "pause_between_steps")
-
-    def test_headline_says_what_the_host_does(self) -> None:
-        calls = [(LOG, 75, 99), (VALUE, 76, 99), (LOG, 175, 199), (VALUE, 176, 199)]
-        headline = answer_of(thread(*calls, *LAUNCHES))["headline"]
-        self.assertIn("waits 20.0 of 100.0 ms (20.0 %) for the host to read a result", headline)

@@ -59,7 +59,3 @@ class WaitsForInput(unittest.TestCase):
     def test_waiting_is_reported_for_a_kernel_of_known_cost(self) -> None:
         [row] = causes(self.OPS, [("wait", 0, 60)], *PEAKS, "--kernel-cost", "a=20,0,bf16")
         self.assertEqual(row["gain_ps"], 60)
-
-    def test_regions_beyond_the_kernel_are_clipped_with_a_note(self) -> None:
-        notes = answer_of([kernel(0, 100)], [("wait", 90, 130)])["notes"]
-        self.assertTrue(any(note.startswith("cut off 30 ps of ") for note in notes))

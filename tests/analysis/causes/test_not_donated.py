@@ -9,8 +9,6 @@ from tests.analysis.small_programs import DURATION, Json, bottleneck
 from tests.builders.hlo_proto import aliases, array, donors, op, tuple_of
 from tests.builders.xspace import op as event
 
-# At this peak, memory moves 1000 bytes per picosecond.
-HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 BIG = array("f32", 500, 125)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
 
-from _breakdown.modes import bottleneck
 from tests.builders.peers import collective, device, with_slow_device
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op
 from tests.harness import Json, answer
@@ -102,13 +100,3 @@ class SlowDevice(unittest.TestCase):
         self.assertEqual(cause["evidence"]["device"], "/device:TPU:1")
         self.assertEqual(cause["gain_ps"], 2000)
         self.assertEqual(self.causes(with_times([3000, 1000], barriers=[2000, 0])), [])
-
-    def test_headline_and_first_command_lead_to_the_slow_device(self) -> None:
-        found = answer(with_slow_device(), "bottleneck", "--chip", "v7x")
-        self.assertTrue(
-            found["headline"].startswith("Start at model.py:7 on TPU:1: a slow device ")
-        )
-        lead: Any = bottleneck
-        first, second, *_ = (step.words for step in lead.next_steps(found))
-        self.assertEqual(first, ("--mode", "spread"))
-        self.assertEqual(second[-4:], ("--top", "0", "--device", "/device:TPU:1"))
