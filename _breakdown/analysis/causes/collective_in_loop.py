@@ -29,7 +29,7 @@ from _proto.hlo.program import Computation, Instruction
 
 # Linear ops: adding up their results over all rounds equals applying the op to the sum.
 _LINEAR = frozenset(
-    "add collective-permute collective-permute-done collective-permute-start concatenate convert"
+    "add collective-permute collective-permute-done concatenate convert"
     " divide dynamic-slice dynamic-update-slice multiply negate pad select slice subtract".split()
 )
 _COPIES = ("copy", "copy-start", "copy-done")

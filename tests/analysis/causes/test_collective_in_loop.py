@@ -33,15 +33,19 @@ class Accumulators(unittest.TestCase):
         self.assertEqual(len(found(loop(accumulating(scaled, result="scaled"), 3))), 1)
 
     def test_parts_that_devices_exchange_before_they_are_added_are_found(self) -> None:
-        between = [
-            op("border", "slice", "reduced"),
-            op("start", "collective-permute-start", "border"),
-            op("moved", "collective-permute-done", "start"),
-            # All of the result goes through the exchange, so that the test fails without it.
-            op("joined", "concatenate", "moved", "moved"),
-            op("kept", "dynamic-slice", "joined", "weight"),
-        ]
-        self.assertEqual(len(found(loop(accumulating(*between, result="kept"), 3))), 1)
+        start = op("start", "collective-permute-start", "border")
+        for moving in (
+            [start, op("moved", "collective-permute-done", "start")],
+            [op("moved", "collective-permute", "border")],
+        ):
+            between = [
+                op("border", "slice", "reduced"),
+                *moving,
+                # All of the result goes through the exchange, so that the test fails without it.
+                op("joined", "concatenate", "moved", "moved"),
+                op("kept", "dynamic-slice", "joined", "weight"),
+            ]
+            self.assertEqual(len(found(loop(accumulating(*between, result="kept"), 3))), 1)
 
     def test_accumulation_inside_a_fusion_is_found(self) -> None:
         body = accumulating()

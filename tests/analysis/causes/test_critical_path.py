@@ -6,6 +6,7 @@ import itertools
 import unittest
 from typing import Any
 
+from _breakdown.analysis.causes.shared.pauses import modes_of
 from tests.builders.host_threads import (
     LAUNCH,
     MS,
@@ -232,6 +233,9 @@ class Modes(unittest.TestCase):
             calls += [(LAUNCH, after * 1000 - 190, after * 1000 - 10)]
         (found,) = answer(encode(Space([plane, host({"main": calls})])), "bottleneck")["causes"]
         self.assertIn("; 3 gaps of 5.00 ms, 2 of 70.0 ms)", found["says"])
+        # One pause is enough to be a kind, and no pauses in between are needed.
+        for times, said in (([5, 70, 71], "1 gap of 5.00 ms, 2 of 70.0 to 71.0 ms"), ([5, 8], "")):
+            self.assertEqual(modes_of([MS * time for time in times]), said)
 
 
 class Clocks(unittest.TestCase):

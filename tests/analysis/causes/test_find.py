@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Overlap
+from _breakdown.analysis.causes.shared import step_program
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
 from _breakdown.analysis.causes.shared.find import (
     Found,
@@ -40,6 +43,20 @@ def cause(*changes: Change, measured: int | None = None, n_bytes: int | None = N
         measured=None if measured is None else Gain.exactly(measured),
         gain_bytes=n_bytes,
     )
+
+
+class Places(unittest.TestCase):
+    def test_line_with_the_most_time_is_named_even_if_its_scopes_differ(self) -> None:
+        members: list[Any] = [
+            SimpleNamespace(op=Place(line, line, scope), total=total)
+            for line, scope, total in (
+                ("a.py:1", "x", 30),
+                ("a.py:1", "y", 31),
+                ("b.py:1", "z", 50),
+            )
+        ]
+        with mock.patch.object(step_program, "place_of", lambda place: place):
+            self.assertEqual(step_program.place_of_longest(members), members[1].op)
 
 
 class Gains(unittest.TestCase):

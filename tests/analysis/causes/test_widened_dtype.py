@@ -194,9 +194,9 @@ class NearMisses(unittest.TestCase):
 
 class Streams(unittest.TestCase):
     @staticmethod
-    def found(added: str = "narrow.1", again: str = "narrow.2") -> list[Json]:
-        """Return the causes if a loop adds two values to an f32 sum in each round. Matmuls make
-        `narrow.1` and `narrow.2` of the sum."""
+    def found(added: str = "narrow.1", again: str = "narrow.2", first: str = "sum.1") -> list[Json]:
+        """Return the causes if a loop adds two values to the f32 array `first` in each round.
+        Matmuls make `narrow.1` and `narrow.2` of the sum."""
         state = tuple_of(WIDE, NARROW)
         body = [
             op("state", "parameter", shape=state),
@@ -212,15 +212,15 @@ class Streams(unittest.TestCase):
             op("root", "tuple", "sum.3", "weight", shape=state),
         ]
         main = [
-            *widened(),
+            *widened()[: 4 if first == "sum.1" else 3],
             op("w", "parameter", shape=NARROW, number=2),
-            op("init", "tuple", "sum.1", "w", shape=state),
+            op("init", "tuple", first, "w", shape=state),
             op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
             take("y", "while.1", 1, NARROW),
         ]
         facts: dict[str, Any] = {"tf_op": "jvp()/add:", "bytes_accessed": N_WIDE}
         ran = [
-            event("sum.1", "loop fusion", 0, 60, **facts),
+            event(first, "loop fusion", 0, 60, **facts),
             event("while.1", "while", 100, 200),
             *rounds("sum.2", "loop fusion", 100, 50, 2, **facts),
             *rounds("sum.3", "loop fusion", 150, 50, 2, **facts),
@@ -232,6 +232,8 @@ class Streams(unittest.TestCase):
 
     def test_residual_stream_is_reported_where_it_becomes_f32(self) -> None:
         self.assertEqual([row["source_user"] for row in self.found()], ["pos.py:4"])
+        # Two sums are a stream, too.
+        self.assertEqual(len(self.found(first="wide")), 1)
 
     def test_sum_to_which_one_matmul_is_added_is_not_reported(self) -> None:
         self.assertEqual(self.found(again="other"), [])
