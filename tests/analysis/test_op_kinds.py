@@ -77,6 +77,11 @@ class WithoutProgram(Advice):
         path = "jit(f)/transpose(jvp(loss))"
         self.check(None, moved("broadcast", "broadcast_in_dim", path=path))
 
+    def test_rows_that_fill_the_lanes_are_not_told_to_be_wider(self) -> None:
+        for width, begin in ((64, "Gather and scatter rows"), (128, None)):
+            shape = f"bf16[512,{width}]{{1,0}}"
+            self.check(begin, math("gather.1", "gather", "gather", shape))
+
     def test_slices_that_a_scan_takes_have_no_advice(self) -> None:
         of_scan = "jit(f)/while/body/jit(dynamic_index_in_dim)"
         self.check(None, moved("dynamic-slice", "dynamic_slice", path=of_scan))
@@ -122,6 +127,10 @@ class WithoutProgram(Advice):
             ran = event(f"{name}.1", name, 0, 9, shape=shape, tf_op=f"jit(f)/{primitive}:")
             self.check(begin, ran)
 
+    def test_starts_have_no_advice(self) -> None:
+        for name in ("copy-start", "all-gather-start"):
+            self.check(None, event(f"{name}.1", name, 0, 9))
+
 
 LARGE = array("f32", 4, 8, 128)
 
@@ -137,6 +146,21 @@ def fusion(name: str, of: str, inside: list[Instruction], shape: Shape) -> Progr
 
 
 class WithProgram(Advice):
+    def test_matmuls_of_pairs_of_activations_have_no_advice_about_weights(self) -> None:
+        # The same number of rows and flops, for two matmuls and for one.
+        for x, w, begin in (
+            (array("bf16", 2, 64, 512), array("bf16", 2, 512, 128), None),
+            (array("bf16", 128, 512), array("bf16", 512, 128), "Process more rows"),
+        ):
+            main = [
+                op("x", "parameter", shape=x),
+                op("w", "parameter", shape=w, number=1),
+                op("dot.1", "dot", "x", "w", shape=array("bf16", 2, 64, 128)),
+            ]
+            shape, flops = "bf16[2,64,128]{2,1,0}", 2 * 128 * 128 * 512
+            ran = matmul(0, 9, flops, 1 << 30, shape=shape, name="dot.1")
+            self.check(begin, ran, {"main": main})
+
     def test_copy_of_an_argument_is_told_to_store_it_in_the_other_layout(self) -> None:
         ran = moved("copy", "", operands="f32[8,128]{0,1:T(8,128)} %x")
         for opcode, begin in (("parameter", ARGUMENT), ("negate", LAYOUT)):

@@ -14,6 +14,7 @@ from tests.builders import hlo_proto
 from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import BRIEF, DEMO, OFFLOADING, Json, answer, as_process, captures, run, sampled
 from tests.modes.small_steps import BF16, HERE, PEAKS, STEP, kernel, leaf, matmul
+from tests.shown import text_of
 
 
 def bottleneck(ops: list[Op], *options: str) -> Json:
@@ -198,6 +199,19 @@ class WhatHelps(unittest.TestCase):
                     self.assertIsNone(row["what_helps"])
                 else:
                     self.assertTrue(row["what_helps"].startswith(begin), row["what_helps"])
+
+    def test_transfers_that_math_cannot_hide_are_not_to_be_started_earlier(self) -> None:
+        host = "f32[8]{0:S(5)}"
+        for sent, begin in (
+            (op("all-to-all-done.1", "all-to-all-done", 0, 21), "Send less"),
+            (op("copy-done.1", "copy-done", 0, 21, shape=host), "Keep these arrays in HBM"),
+            (op("copy-done.1", "copy-done", 0, 21, operands=f"{host} %x"), "Keep the array in HBM"),
+        ):
+            for math, lacks_math in ((10, True), (11, False)):
+                rows = bottleneck([sent, leaf(21, math, "f", stack=HERE)])["findings"]
+                (row,) = (row for row in rows if row["hlo_op"] != "f")
+                with self.subTest(begin, math=math):
+                    self.assertEqual(row["what_helps"].startswith(begin), lacks_math)
 
     def test_fewer_bytes_are_advised_only_if_hbm_explains_40_percent_of_the_time(self) -> None:
         # A byte takes about 931.3 ps: 40 % of 2328 ps, and a twentieth of 18 626 ps.
@@ -480,6 +494,14 @@ class Tokens(unittest.TestCase):
                 # In the whole capture of 9000 ps, the matrix unit needs three times 500 ps.
                 busy = 0.166667 if "all" in words else 0.125
                 self.assertEqual(result["mfu_at_least"], busy)
+
+    def test_impossible_mfu_is_a_warning(self) -> None:
+        for flops, n in (("2000", 0), ("2002", 1)):
+            result = answer(
+                trace(list(self.OPS), STEP), "bottleneck", *PEAKS, "--model-flops", flops
+            )
+            self.assertEqual(sum("is impossible" in note for note in result["notes"]), n)
+            self.assertEqual(text_of(result, "utf-8").count("impossible"), 2 * n)
 
     def test_flops_per_token_are_divided_by_the_number_of_devices(self) -> None:
         data = self.on_devices((4, 2))

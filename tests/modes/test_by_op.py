@@ -161,6 +161,12 @@ class Figures(unittest.TestCase):
         self.assertEqual(row["lost_ps"], 8_000_000 - at_roof)
         self.assertEqual(row["class"], "compute_bound")
 
+    def test_roof_of_a_row_is_null_if_an_entry_has_no_roof(self) -> None:
+        row = row_of(matmul(0, 2_000_000), matmul(2_000_000, 10, flops=0, bytes_accessed=0))
+        self.assertEqual(
+            (row["class"], row["at_roof_ps"], row["lost_ps"]), ("compute_bound", None, None)
+        )
+
     def test_class_and_roof_depend_on_kind_and_cost(self) -> None:
         for judged, name, at_roof in (
             (op("all-reduce.1", "all-reduce", 0, 10), "collective", 0),

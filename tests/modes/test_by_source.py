@@ -132,6 +132,11 @@ class HbmBytes(unittest.TestCase):
                 ]
                 self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [expected])
 
+    def test_hbm_bytes_are_null_if_the_breakdown_is_invalid(self) -> None:
+        for breakdown in ("text", 7):
+            ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
+            self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
+
     def test_hbm_bytes_are_null_if_an_op_that_accesses_bytes_has_no_breakdown(self) -> None:
         vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
         known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
@@ -170,3 +175,7 @@ class HbmBytes(unittest.TestCase):
         (row,) = roofline(ops, *PEAKS, "--bytes", "hbm")["groups"]
         self.assertEqual((row["bound"], row["arithmetic_intensity"]), ("compute", None))
         self.assertEqual((row["hbm_util"], row["roofline_util"]), (0.0, 0.4))
+
+    def test_ops_with_unknown_hbm_bytes_are_skipped(self) -> None:
+        result = roofline([matmul(0, 10, 8, 9)], "--bytes", "hbm")
+        self.assertEqual(column(result["skipped_groups"]["top_skipped"], "reason"), ["no_bytes"])

@@ -316,6 +316,20 @@ class Time(unittest.TestCase):
         self.assertEqual(result["totals"]["exposed_ps"], 71)
         self.assertEqual(result["totals"]["comm_duration_ps"], 71)
 
+    def test_start_without_an_end_in_the_step_is_a_row_without_executions(self) -> None:
+        result = answer(file_of([start(self.NAME, 0, 3)]), "comm")
+        (only,) = result["rows"]
+        figures = (
+            "mode",
+            "sync_dur_ps",
+            "wait_dur_ps",
+            "n_executions",
+            "payload_bytes",
+            "bus_gbps",
+        )
+        self.assertEqual([only[name] for name in figures], ["async", 3, 0, 0, None, None])
+        self.assertEqual(result["totals"]["exposed_ps"], 3)
+
     def test_flight_time_is_split_into_waiting_covered_and_other_time(self) -> None:
         ops = [
             start(self.NAME, 0, 1),
@@ -493,6 +507,15 @@ class Payload(unittest.TestCase):
         result = row(ops)
         self.assertEqual((result["in_flight_ps"], result["in_flight_union_ps"]), (40 + 40 + 10, 60))
         self.assertEqual(result["bus_gbps"], 3 * 4096 * 3 / 4 * 1000 / 60)
+
+    def test_total_payload_is_null_if_a_payload_is_unknown(self) -> None:
+        ops = [
+            op("all-reduce.1", "all-reduce", 0, 10, shape="f32[8]"),
+            op("all-reduce.2", "all-reduce", 10, 10, shape="f32[<=8]"),
+        ]
+        result = answer(file_of(ops), "comm")
+        self.assertIsNone(result["rows"][0]["payload_bytes"])
+        self.assertIsNone(result["totals"]["by_collective"]["all-reduce"]["payload_bytes"])
 
     def test_payload_of_a_collective_that_casts_has_the_narrower_dtype(self) -> None:
         narrow, wide = "bf16[8]{0}", "f32[8]{0}"
@@ -697,6 +720,14 @@ class Groups(unittest.TestCase):
             "a.call-done", "async-done", 10, 5, shape="f32[32]", operands="() %a.call-start"
         )
         self.assertEqual(row(ops, gathered)["payload_bytes"], 128)
+
+    def test_program_is_ignored_if_it_contradicts_the_collective_in_the_trace(self) -> None:
+        ops = [op("a.call-done", "all-gather-done", 10, 5, shape="f32[8]{0}", operands="() %x")]
+        program = self.program(hlo_proto.listed_groups((0, 2), (1, 3)))
+        for opcode in ("all-to-all", "all-reduce"):
+            program["called"][1].instruction.opcode = opcode
+            result = row(ops, program)
+            self.assertEqual((result["collective"], result["groups"]), ("all-gather", None))
 
     def test_all_reduce_with_a_slice_in_a_fusion_is_a_reduce_scatter(self) -> None:
         program: Program = {

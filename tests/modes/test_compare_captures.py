@@ -257,6 +257,17 @@ class Gate(InFolder):
         before, after = capture(1, 6), capture(1, 6, pause=20000)
         self.assertEqual(self.gate(before, after, "5"), (3, ["period"]))
 
+    def test_gate_passes_at_exactly_the_limit(self) -> None:
+        before, after = capture(1, 4, pause=None), capture(1, 4, pause=None)
+        for captured, duration in ((before, 100_000), (after, 100_300)):
+            for step in captured["steps"]:
+                step["duration_ps"] = duration
+        self.assertEqual(self.gate(before, after, "0.3"), (0, []))
+        self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
+
+    def test_gate_exits_with_1_if_there_are_too_few_steps(self) -> None:
+        self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
+
     def test_gate_exits_with_1_if_there_is_no_answer(self) -> None:
         options = ("--baseline", str(self.file(capture(1, 4))))
         empty = self.folder / "empty"

@@ -73,10 +73,23 @@ class Changed(unittest.TestCase):
         after = [cause("resharding", "a.py:19", 44, "mlp")]
         self.assertEqual(changed(before, after), [("gone", "a.py:20", -50)])
 
+    def test_files_in_another_folder_are_the_same(self) -> None:
+        before, after = (cause("resharding", f"/{side}/a.py:5", 40) for side in ("old", "new"))
+        self.assertEqual(changed([before], [after]), [])
+
     def test_nearest_line_of_a_file_is_the_same(self) -> None:
         before = [cause("resharding", f"a.py:{line}", 40) for line in (10, 30)]
         after = [cause("resharding", "a.py:29", 40)]
         self.assertEqual(changed(before, after), [("gone", "a.py:10", -40)])
+
+    def test_gain_that_differs_a_little_has_not_changed(self) -> None:
+        # The limits are 0.5 % of the step of 1000 ps, and 10 % of the gain.
+        for gain, other, n in ((20, 25, 0), (20, 26, 1), (200, 220, 0), (200, 225, 1)):
+            sides = [cause("resharding", "a.py:5", gain)], [cause("resharding", "a.py:5", other)]
+            self.assertEqual(len(changed(*sides)), n, (gain, other))
+            self.assertEqual(len(changed(*sides[::-1])), n, (other, gain))
+        # The floor of the slower step hides a cause of 5 ps.
+        self.assertEqual(changed([cause("resharding", "a.py:5", 5)], []), [])
 
     def test_cause_of_unknown_gain_or_of_memory_is_new_or_gone(self) -> None:
         unknown = cause("resharding", "a.py:5", None)

@@ -106,6 +106,11 @@ class Regions(unittest.TestCase):
             self.assertIsNone(row[field])
         self.assertTrue(any(note.startswith(NO_REGIONS) for note in result["notes"]))
 
+    def test_regions_are_summed_over_all_steps(self) -> None:
+        ops, regions = [kernel(0, 100), kernel(2000, 50)], [("a", 0, 10), ("a", 2000, 2003)]
+        self.assertEqual(tree(self.row(ops, regions)), [("a", 0, 1, 10)])
+        self.assertEqual(tree(self.row(ops, regions, options=["--step", "all"])), [("a", 0, 2, 13)])
+
 
 class Waiting(unittest.TestCase):
     def row(self, *regions: Drawn) -> Json:
@@ -152,6 +157,11 @@ class Clocks(unittest.TestCase):
         )["kernels"]
         self.assertEqual(tree(row), [("a", 0, 1, 30), ("b", 1, 1, 5)])
         self.assertEqual(row["total_dur_ps"], 90)
+
+    def test_device_times_of_regions_are_ignored_on_the_trace_clock(self) -> None:
+        result = result_of([kernel(0, 100)], [("a", 10, 30, 1010, 5)])
+        self.assertEqual(result["clock"], "trace")
+        self.assertEqual(tree(result["kernels"][0]), [("a", 0, 1, 20)])
 
     def test_region_without_device_times_is_shifted_like_the_nearest_op(self) -> None:
         # The kernel begins 1000 ps later on the device clock than on the trace clock, and ends
@@ -230,6 +240,11 @@ class Asked(unittest.TestCase):
     def test_row_of_an_op_has_only_its_own_regions(self) -> None:
         rows = result_of(Rows.OPS, self.REGIONS, options=["--kernel", "flash"])["kernels"]
         self.assertEqual([tree(row) for row in rows], [[("a", 0, 1, 10)], [("a", 0, 1, 3)]])
+
+    def test_op_of_several_programs_has_a_row_for_each_program(self) -> None:
+        ops = [kernel(0, 10, program_id=7), kernel(10, 20, program_id=8)]
+        result = result_of(ops, options=["--kernel", "flash.3"])
+        self.assertEqual(column(result["kernels"], "total_dur_ps"), [20, 10])
 
     def test_unknown_and_ambiguous_names_are_rejected(self) -> None:
         for name in ("nowhere", "", "flash.", "f.1"):

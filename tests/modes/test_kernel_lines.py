@@ -102,6 +102,14 @@ class Measured(unittest.TestCase):
         row = row_of(data, [(1, 0), (2, 100), (1, 170), (2, 270), (1, 340), (2, 350)])
         self.assertEqual(lines(row), {"k.py:1": 210, "k.py:2": 70 + 70 + 25, "vector": 25})
 
+    def test_one_marker_in_a_loop_is_enough(self) -> None:
+        code = region(0, 20, loop(0, 20, work(1, 9), work(2, 19), trips=3))
+        data = schedule(
+            code, sources=[source(A, ids=[1]), source(B, ids=[2])], marks=[at_region(1, 10)]
+        )
+        row = row_of(data, [(1, 100), (1, 200), (1, 300)])
+        self.assertEqual(lines(row), {"k.py:1": 200, "k.py:2": 200})
+
     def test_body_of_an_if_counts_as_skipped_if_the_time_is_too_short_for_it(self) -> None:
         wait = work(4, 30, DMA_WAIT, registers=NO_REGISTER)
         code = region(0, 60, work(1, 19), branch(20, 22, 42, wait, work(2, 41)), work(3, 59))
@@ -170,6 +178,13 @@ class Measured(unittest.TestCase):
         row = row_of(data, [(1, 100), (2, 150), (1, 200), (2, 250)])
         # From bundle 0 to 10, then in the inner loop, then from bundle 15 to 40.
         self.assertEqual(lines(row), {"k.py:1": 100 + 120, "k.py:2": 150 + 30})
+
+    def test_two_markers_in_one_bundle_are_no_turn_of_a_loop(self) -> None:
+        code = region(0, 40, loop(0, 40, work(1, 9), work(2, 39)))
+        marks = [at_region(1, 10), *scope(1, "part", 10, 30)]
+        data = schedule(code, sources=[source(A, ids=[1]), source(B, ids=[2])], marks=marks)
+        row = row_of(data, [(1, 100)], regions=[("part", 120, 300)])
+        self.assertEqual(lines(row), {"k.py:1": 100, "k.py:2": 300})
 
     def test_marker_in_a_skipped_if_is_not_lost(self) -> None:
         code = region(
@@ -292,6 +307,16 @@ class Measured(unittest.TestCase):
         [row] = answer(data, "kernel")["kernels"]
         self.assertEqual(lines(row)["unknown"], 50)
         self.assertEqual(sum(lines(row).values()), 450)
+
+    def test_op_without_markers_is_unknown_if_another_op_of_the_kernel_has_markers(self) -> None:
+        names = NAME, "jit_f(3)::flash.4"
+        data = traced_kernels(
+            [kernel(0, 400), kernel(400, 50, "flash.4")],
+            [(name, straight()) for name in names],
+            [(REGION | 1, 0), (REGION | 2, 100), (REGION | 3, 300)],
+        )
+        [row] = answer(data, "kernel")["kernels"]
+        self.assertEqual((row["lines_are"], lines(row)["unknown"]), ("measured", 50))
 
     def test_markers_that_the_schedule_lacks_and_other_events_are_ignored(self) -> None:
         data = traced_kernels(

@@ -179,6 +179,17 @@ class Heap(MemoryTest):
                 result = self.assert_peak(sum(live), buffers + heaps, live)
                 self.assertEqual(rows(result, "hlo_op")[0], "y")
 
+    def test_heap_events_of_buffers_outside_of_hbm_heaps_are_ignored(self) -> None:
+        self.assert_peak(
+            9,
+            whole(5, 1, parameter=0)
+            + buffers_of({1: 8, 2: 16, 3: 32})
+            + heap(8, 1)
+            + allocation(2, 64, (2, 0, 16), color=1)
+            + heap_trace(*((ALLOC, i, "y", 0) for i in (3, 2, 1, 5))),
+            [8, 1],
+        )
+
     def test_peaks_of_several_heaps_are_summed_with_a_note(self) -> None:
         for copies in (1, 2):
             with self.subTest(copies=copies):

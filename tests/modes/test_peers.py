@@ -145,6 +145,12 @@ class Groups(unittest.TestCase):
         self.assertEqual([waits["peer_wait_ps"] for waits in by_device], [20, 0, 0, 0])
         self.assertEqual([waits["n_last"] for waits in by_device], [0, 0, 1, 0])
 
+    def test_groups_are_resolved_by_device_numbers_if_core_ids_are_unusable(self) -> None:
+        for cores in ((None,) * 4, (5, 5, 5, 5)):
+            for ids, expected in (((0, 3, 1, 2), (10, 30, 1, 0)), ((0, 2, 1, 3), (20, 20, 1, 0))):
+                planes = [*self.of_four_devices(*cores), assigned(*ids)]
+                self.assertEqual(figures(planes), expected, (cores, ids))
+
     def test_all_devices_take_part_if_the_file_lacks_part_of_the_group(self) -> None:
         groups = "{{0,4},{1,5},{2,6},{3,7}}"
         planes = [*self.of_four_devices(0, 1, 2, 3, groups=groups), assigned(*range(8))]
@@ -152,6 +158,15 @@ class Groups(unittest.TestCase):
         self.assertEqual(figures(planes), (10, 30, 1, 0))
         self.assertIs(found["totals"]["peers"]["complete"], False)
         self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
+
+    def test_answer_is_incomplete_if_the_program_has_more_devices_than_the_file(self) -> None:
+        for more in (
+            *({"groups": "{}"}, {"groups": "{{0,1,2,3}}"}, {"groups": self.PAIRS_OF_FOUR}),
+            {"name": "collective-permute.1", "pairs": "{{0,1},{1,2},{2,3},{3,0}}"},
+        ):
+            found = result_of([*self.of_four_devices(*(None,) * 4, **more), assigned(*range(8))])
+            self.assertIs(found["totals"]["peers"]["complete"], False, more)
+            self.assertTrue(any("if this file lacks devices" in note for note in found["notes"]))
 
 
 class Permutes(unittest.TestCase):

@@ -153,6 +153,10 @@ class Collectives(unittest.TestCase):
         main = "s async-start calls=outer; d async-done s"
         self.assert_moved(parsed(**wrapped, main=main), expected, threads={"outer": "sparsecore"})
 
+    def test_copies_and_slices_are_not_collectives(self) -> None:
+        main = "s async-start calls=slice on=sparsecore; d async-done s;"
+        self.assert_moved(parsed(slice="sl slice", main=main + "c copy-start; e copy-done c"))
+
     def test_asynchronous_fusions_of_one_collective_count_once(self) -> None:
         bodies = {"a": "ag.1 all-gather", "async_collective_fusion.2": "ag.2 all-gather"}
         main = (
@@ -162,6 +166,10 @@ class Collectives(unittest.TestCase):
         )
         computations = parsed(**bodies, c="ag.3 all-gather", main=main)
         self.assert_moved(computations, ("all-gather", "async_fusion", 1))
+
+    def test_asynchronous_fusion_with_an_unknown_body_counts_as_a_collective(self) -> None:
+        computations = parsed(main="async-collective-done.1 fusion")
+        self.assert_moved(computations, ("collective", "async_fusion", 1))
 
     def test_times_and_payload_equal_those_in_comm(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
@@ -186,6 +194,14 @@ class Collectives(unittest.TestCase):
         for row in rows[:2]:
             figures = of_comm[row["collective"]]
             self.assertEqual(figures, {name: row[name] for name in figures})
+
+    def test_times_in_other_programs_are_excluded(self) -> None:
+        ran = [
+            op("ar.1", "all-reduce", 100, 30, shape=BF16, program_id=7),
+            op("ar.1 ", "all-reduce", 130, 20, shape=BF16, program_id=8),
+        ]
+        (row,) = result_of(parsed(main="ar.1 all-reduce"), ran=ran)["collectives"]
+        self.assertEqual((row["n_executions"], row["sync_dur_ps"]), (1, 30))
 
 
 class Plans(unittest.TestCase):

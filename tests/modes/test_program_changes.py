@@ -228,6 +228,14 @@ class Changes(InFolder):
         self.assertIn("In the compiled program, only the code of kernel flash",
                       result["headline"])  # fmt: skip
 
+    def test_program_changes_are_unknown_if_a_capture_has_no_program(self) -> None:
+        for before, after in ((False, True), (True, False), (False, False)):
+            paths = [self.record(capture(has_program=has)) for has in (before, after)]
+            result = self.compare(paths[1], paths[0])
+            self.assertEqual(result["program_changes"], {"same_program": None, "rows": []})
+            # The texts of the ops are equal.
+            self.assertEqual(result["before"]["program"], result["after"]["program"])
+
 
 class Demo(unittest.TestCase):
     def test_digest_of_the_demo_is_small_and_agrees_with_other_modes(self) -> None:

@@ -168,6 +168,11 @@ class Kernels(unittest.TestCase):
         self.assertEqual(figures, (692, 134, 134))
         self.assertTrue(any("declared" in note for note in result["notes"]))
 
+    def test_flops_of_the_trace_take_precedence_over_the_declared_cost(self) -> None:
+        data = trace_of(self.DECLARED, kernel(0, flops=800, bytes_accessed=64))
+        (row,) = answer(data, "roofline")["groups"]
+        self.assertEqual((row["cost_source"], row["kernel"], row["flops_sum"]), ("xla", None, 800))
+
     def test_declared_cost_takes_precedence_over_flops_on_events(self) -> None:
         plane = tpu_plane([kernel(0, program_id=PROGRAM_ID)])
         names = StatNames(90)
@@ -180,6 +185,11 @@ class Kernels(unittest.TestCase):
         (row,) = answer(encode(Space([plane, programs])), "roofline")["groups"]
         figures = (row["cost_source"], row["flops_sum"], row["bytes_accessed_sum"])
         self.assertEqual(figures, ("declared", 346, 67))
+
+    def test_cost_given_by_the_user_takes_precedence_over_the_declared_cost(self) -> None:
+        data = trace_of(self.DECLARED, kernel(0))
+        (row,) = answer(data, "roofline", "--kernel-cost", "flash=5,6")["groups"]
+        self.assertEqual((row["cost_source"], row["flops_sum"]), ("user", 5))
 
     def test_declared_cost_is_excluded_from_lower_bounds(self) -> None:
         result = answer(trace_of(self.DECLARED, kernel(0)), "bottleneck")

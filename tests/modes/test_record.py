@@ -197,6 +197,12 @@ class Figures(unittest.TestCase):
         ops = [wait for wait, _ in ops_and_figures]
         self.assertEqual(self.of(math, *ops), (1000, 227, 7, 24, 116))
 
+    def test_containers_belong_to_no_group(self) -> None:
+        of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
+        [step] = of["steps"]
+        self.assertEqual((step["used"], step["busy_ps"], step["durs_ps"]), (True, 0, []))
+        self.assertEqual(of["groups"], [])
+
 
 class Groups(unittest.TestCase):
     def test_groups_are_in_order_of_appearance_across_all_devices(self) -> None:

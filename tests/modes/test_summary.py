@@ -123,6 +123,16 @@ class CommRollup(unittest.TestCase):
                 ops = [op(name, category, 0, 5, operands=operands)]
                 self.assertEqual(self.rollup(*ops), [(whom, 1, 0, 5)])
 
+    def test_starts_and_updates_take_time_but_are_not_counted(self) -> None:
+        for category in ("all-gather-start", "async-start", "async-update", "send-start"):
+            with self.subTest(category=category):
+                ((_, *figures),) = self.rollup(op("all-gather.1", category, 0, 5))
+                self.assertEqual(figures, [0, 5, 0])
+
+    def test_math_and_copies_on_the_core_are_not_exposed_communication(self) -> None:
+        ops = [op("x", c, i, 5) for i, c in enumerate(("copy", "copy-start", "sort", "tuple"))]
+        self.assertEqual(self.rollup(*ops), [])
+
     def test_rollup_separates_waits_from_synchronous_time(self) -> None:
         ops = [
             op("b", "all-reduce-done", 0, 7),

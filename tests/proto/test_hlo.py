@@ -275,6 +275,18 @@ class Changes(unittest.TestCase):
                 text = HloText(f"%copy.1 = {after} copy({before} %a)")
                 self.assertEqual(dtype_and_layout_change(text), expected)
 
+    def test_changes_are_null_without_both_arrays(self) -> None:
+        for text in (
+            "",
+            "%copy.1",
+            "%iota.1 = s32[8]{0} iota(), iota_dimension=0",
+            "%copy.1 = f32[8]{0} copy(%a)",
+            "%tuple.1 = () copy(f32[8]{0} %a)",
+            "%s = token[] send-done((f32[8]{0}, u32[], token[]) %a)",
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(dtype_and_layout_change(HloText(text)), (None, None))
+
     def test_output_of_copy_done_is_compared_with_the_source_of_the_copy(self) -> None:
         # The operand of a copy-done is a tuple (destination, source, context). The destination and
         # the source can be tuples, too.

@@ -235,6 +235,13 @@ class Damaged(unittest.TestCase):
         self.assertEqual(len(read.notes), 1)
         self.assertIn("is missing or not unique", read.notes[0])
 
+    def test_instruction_with_an_ambiguous_name_is_not_found(self) -> None:
+        read = main_of(op("a", "add"), op("a", "sub"), op("b", "neg"))
+        assert read.program is not None
+        self.assertIsNone(read.program.instruction("a"))
+        self.assertIsNotNone(read.program.instruction("b"))
+        self.assertIsNone(read.program.instruction("c"))
+
     def test_op_is_found_although_another_instruction_inside_a_fusion_has_its_name(self) -> None:
         fused = [op("a", "neg"), op("inner", "abs")]
         loop = [op("b", "add"), op("f", "fusion", calls=["fused"])]
@@ -636,6 +643,10 @@ class NearestLines(unittest.TestCase):
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
             self.assertEqual(nearest(opened({"main": ops}), "copy.0"), expected)
 
+    def test_line_of_a_parameter_is_not_used_as_the_nearest_line(self) -> None:
+        read = main_of(op("x", "parameter", line="m.py:1"), op("copy.1", "copy", "x"))
+        self.assertIsNone(nearest(read, "copy.1"))
+
     def body(self, *callers: Op) -> Opened:
         return opened(
             {
@@ -660,6 +671,15 @@ class NearestLines(unittest.TestCase):
         # If the calling instruction has its own line, that line is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
         self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
+
+    def test_search_ends_in_a_computation_with_two_callers(self) -> None:
+        read = self.body(
+            op("while.1", "while", "x", calls=["body"]), op("while.2", "while", "x", calls=["body"])
+        )
+        self.assertIsNone(nearest(read, "copy.1"))
+        # An instruction that uses the computation as body and condition counts as a single caller.
+        read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
+        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
 
 
 class Groups(unittest.TestCase):
