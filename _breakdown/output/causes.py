@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from _breakdown.output.phrases import bracketed, sentences_of
-from _breakdown.units import part_of, span
+from _breakdown.units import part_of, span, time
 
 Json = dict[str, Any]
 
@@ -67,13 +67,23 @@ def with_sentences(causes: list[Json]) -> list[Json]:
     rows = told_once(causes)
     for i, row in enumerate(rows):
         helps = f"What to do: {row['advice']}" if row["advice"] else ""
-        row["in_full"] = f"{helps} Why: {row['says']}".strip()
+        also = saved_above(row)
+        row["in_full"] = f"{also}{helps} Why: {row['says']}".strip()
         row["in_short"] = None
         if i == 0:
             row["in_short"] = f"{helps} Why: {sentences_of(row['says'])[0]}".strip()
         elif row["gain_ps"] is None:
             # The reason says how much time the cause takes.
             row["in_short"] = sentences_of(row["says"])[0]
-        elif helps:
-            row["in_short"] = sentences_of(helps)[0]
+        elif helps or also:
+            row["in_short"] = f"{also}{sentences_of(helps)[0] if helps else ''}".strip()
     return rows
+
+
+def saved_above(cause: Json) -> str:
+    """Say so if the causes above already save most of what a cause gains."""
+    gain, after = cause["gain_ps"], cause.get("gain_after_ps")
+    if gain is None or after is None or 2 * after >= gain:
+        return ""
+    more = f"only {time(after)}" if after else "nothing"
+    return f"Part of the rows above: without what they cost, this gains {more}. "

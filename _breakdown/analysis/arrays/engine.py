@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
-from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, Entry
+from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, Entry
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _proto.hlo.program import Instruction, Program
@@ -110,8 +110,6 @@ class Engine:
         links_of: Callable[[Program], Links | None],
     ) -> None:
         self._arrays_of_step, self._links_of = arrays, links_of
-        ledger = list(ledger)
-        self._total = sum(entry.total for entry in ledger)
         self._entry_of = {entry.ran: entry for entry in ledger}
 
     def without(self, changes: Sequence[Change]) -> Gain:
@@ -124,14 +122,21 @@ class Engine:
         least = round((1 - _LESS) * min(cautious, likely))
         if least <= 0 or bold > _WIDEST * least:
             return Gain(estimate, None, None)
-        # No change saves more than the time of all ops.
-        most = round(min((1 + _MORE) * estimate, _WIDEST * least, max(estimate, self._total)))
-        overlaps = [change for change in changes if isinstance(change, Overlap)]
-        if len(overlaps) == len(changes):
-            # Communication that is hidden saves at most its own time.
-            waits = {ran for change in overlaps for ran in change.collectives}
-            most = max(estimate, min(most, sum(ran.total for ran in waits)))
-        return Gain(estimate, least, most)
+        most = round(min((1 + _MORE) * estimate, _WIDEST * least))
+        return Gain(estimate, least, max(estimate, min(most, self._at_most(changes))))
+
+    def _at_most(self, changes: Sequence[Change]) -> int:
+        """Return the time of all ops of the classes that changes make faster: the faults slow down
+        other ops, too. Copies, and communication that is hidden, save at most their own time."""
+        hidden = [change for change in changes if isinstance(change, Overlap)]
+        if len(hidden) == len(changes):
+            return sum(ran.total for ran in {ran for one in hidden for ran in one.collectives})
+        factors = self._factors(changes, _BOLD)
+        faster = [self._entry_of[ran] for ran, factor in factors.items() if factor < 1]
+        names = {entry.name for entry in faster}
+        is_moved = names == {DATA_MOVEMENT}
+        among = faster if is_moved else self._entry_of.values()
+        return sum(entry.total for entry in among if entry.name in names)
 
     def _saved(self, changes: Sequence[Change], degree: int) -> int:
         factors = self._factors(changes, degree)

@@ -21,10 +21,7 @@ from _proto.hlo.text import HBM
 _EFFICIENCY = 0.8
 
 FOR_ARGUMENTS = "Donate the arrays that the step updates: pass donate_argnums to jax.jit."
-FOR_VALUES = (
-    "Read the old contents before the update, or use only the new ones, and list only buffers that"
-    " the kernel writes in input_output_aliases."
-)
+FOR_VALUES = "Read the old contents before the update, or use only the new ones."
 
 
 def find(of: StepProgram) -> Iterator[Cause]:

@@ -83,7 +83,7 @@ def find(facts: StepFacts) -> Iterator[Cause]:
     # Communication that runs again counts apart, because something else can remove it.
     kinds = grouped((_is_communication(ran), ran) for ran in members)
     if False in kinds:
-        yield _rest(saving, kinds[False], kinds.get(True, []), kernels)
+        yield from _rest(saving, kinds[False], kinds.get(True, []), kernels)
 
 
 def _rest(
@@ -91,10 +91,13 @@ def _rest(
     work: list[Executions],
     sent: Sequence[Executions],
     kernels: Sequence[Executions],
-) -> Cause:
+) -> Iterator[Cause]:
+    """Yield the cause for all other ops, unless to keep their results takes longer."""
     kept = max(0, saving.all_kept() - _results_of(kernels))
     n_layers = saving.one_layer_of(kept)
     gain = saving.gain(total_of(work), kept, n_layers) if kept else None
+    if kept and not gain:
+        return
     layers = "all layers" if n_layers == 1 else f"one of {n_layers} layers"
     also = f", besides {time(total_of(sent))} of communication" if sent else ""
     says = (
@@ -103,10 +106,9 @@ def _rest(
     )
     if kept:
         says += (
-            f" Without it in {layers}, {size(kept // n_layers)} more are kept{saving.free_says}"
-            f"{'.' if gain else ', which probably takes longer.'}"
+            f" Without it in {layers}, {size(kept // n_layers)} more are kept{saving.free_says}."
         )
-    return Cause(
+    yield Cause(
         says,
         FOR_ALL.format(layers=layers if gain else "some layers"),
         LIKELY,

@@ -84,6 +84,19 @@ class Edits(unittest.TestCase):
         )
         self.assertEqual(slower, 100 - 20 - 30)
 
+    def test_no_change_saves_more_than_all_ops_of_the_class_take(self) -> None:
+        gain = estimated(self.CHAIN, self.ran(), lambda find: [Remove([*map(find, NAMES)])])
+        self.assertEqual((gain.estimate, gain.high), (350, 350))
+        # The other two ops are limited by HBM, and take 150 ps.
+        ops = self.ran(flops=10**9)
+        gain = estimated(self.CHAIN, ops, lambda find: [Remove([find("made")])])
+        self.assertEqual((gain.estimate, gain.high), (100, 150))
+
+    def test_copies_save_at_most_their_own_time(self) -> None:
+        copies = [event(name, "data formatting", 100 * i, 100) for i, name in enumerate(NAMES)]
+        gain = estimated(self.CHAIN, copies, lambda find: [Remove([find("made")])])
+        self.assertEqual((gain.estimate, gain.high), (100, 100))
+
     def test_narrow_array_speeds_up_the_two_ops_that_it_bounds(self) -> None:
         # The array is half of the bytes of both ops.
         narrowed = self.gain(lambda find: [Resize(Value(made(find, "made")), 0.5)])
