@@ -68,6 +68,17 @@ class Size(unittest.TestCase):
         for path in sampled(captures(), 1):
             self.assert_small(path)
 
+    def test_text_says_that_causes_above_save_the_same_time(self) -> None:
+        fields = demo("bottleneck")
+        first = fields["causes"][0]
+        gain = first["gain_ps"]
+        for after, said in ((gain // 2 + 1, ""), (10**8, "only 100.0 µs"), (0, "nothing")):
+            causes = [first, {**first, "gain_after_ps": after}]
+            shown = " ".join(text_of({**fields, "causes": causes}, "utf-8").split())
+            with self.subTest(after=after):
+                self.assertEqual("Part of the rows above" in shown, bool(said))
+                self.assertIn(f"this gains {said}" if said else "", shown)
+
     def test_answer_without_all_leaves_out_what_says_nothing_new(self) -> None:
         whole, brief = demo("bottleneck"), demo("bottleneck", BRIEF)
         self.assertLess(set(brief["totals"]), set(whole["totals"]))

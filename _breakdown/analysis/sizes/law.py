@@ -33,8 +33,8 @@ Left: TypeAlias = "frozenset[tuple[Label, float]]"
 # What is left of dimensions of an array. Dimensions that are not listed are left whole.
 Parts: TypeAlias = "Mapping[Dims, Left]"
 WHOLE: Parts = {}
-# More than half is no fault: padding, shifts by a position and borders drop less.
-MOST = 0.51
+# What drops less is no fault, as shifts by a position do. Padding can be a quarter of an array.
+MOST = 0.8
 # Longer chains of ops are assumed to need whole arrays, to bound the depth of the search.
 FARTHEST = 40
 
@@ -87,12 +87,11 @@ class Law:
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         """Return the dimensions on the other side of an instruction with what is left of them, or
         None if all is needed there."""
-        if dims == ALL or edge.kind in (PASS, LOOP):
+        if edge.kind in (PASS, LOOP):
             return dims, left
-        links = edge.linked(dims, to_given=self.shrinks)
-        far = tuple(
-            dim for link in links for dim in (link.inside if self.shrinks else link.outside)
-        )
+        links = edge.linked(dims, to_given=self.shrinks) if dims != ALL else ()
+        sides = (link.inside if self.shrinks else link.outside for link in links)
+        far = tuple(dim for side in sides for dim in side) if dims != ALL else ALL
         after = self.passed(edge, links, left) if far else None
         return (far, after) if after else None
 
@@ -152,16 +151,29 @@ class SeededLaw(Law):
 
     opcodes: ClassVar[frozenset[str]]
 
+    def __init__(self, least: float) -> None:
+        """Begin at ops on arrays of at least that many bytes."""
+        super().__init__()
+        self._least = least
+
     def left(self, value: Value) -> Moved | None:
+        if value not in self._known and self._is_asked_for(value):
+            if (found := super().left(value)) is None:
+                # More can be known of the arrays behind it later.
+                del self._known[value]
+            return found
         return self._known.get(value)
+
+    def _is_asked_for(self, value: Value) -> bool:
+        """Return whether the search does not come to an array by itself: it is small, or it is not
+        in memory."""
+        caller = value.instruction.computation.caller
+        is_fused = caller is not None and caller.opcode == "fusion"
+        return is_fused or (value.array is not None and (value.array.n_bytes or 0) < self._least)
 
     def moves(self, seed: Instruction) -> bool:
         """Return whether an op with one of the opcodes could be moved."""
         raise NotImplementedError
-
-    def is_passed_on(self, value: Value) -> bool:
-        """Return whether ops can be moved past the instruction that makes a value."""
-        return True
 
     def walk(self, seeds: Iterable[Value]) -> bool:
         """Find all arrays of which something is left, if the ops are moved that make `seeds`.
@@ -175,8 +187,7 @@ class SeededLaw(Law):
             if value not in self._known and (moved := self._judged(value)):
                 self._known[value] = moved
                 behind = edges_before(value) if self.shrinks else edges_after(value)
-                if self.is_passed_on(value):
-                    to_do += [self._near(edge) for edge in behind if self.is_crossed(edge)]
+                to_do += [self._near(edge) for edge in behind if self.is_crossed(edge)]
         return bool(self._known)
 
     def _near(self, edge: Edge) -> Value:

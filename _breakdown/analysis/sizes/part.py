@@ -24,12 +24,13 @@ from _breakdown.analysis.sizes.edges import (
     PUT,
     REDUCE,
     TAKE,
+    Dims,
     Edge,
     last_of,
 )
 from _breakdown.analysis.sizes.law import Left, Parts, SeededLaw, scaled
 from _proto.hlo.collectives import collective_name
-from _proto.hlo.program import Computation, Instruction
+from _proto.hlo.program import Instruction
 
 SAME, DEVICE, LOOKUP = "same", "device", "lookup"
 # Opcodes that return the number of the device.
@@ -55,11 +56,14 @@ class Part(SeededLaw):
         links = edge.links() if edge.kind == TAKE and edge.place == 0 else ()
         return {
             link.inside: frozenset(
-                [((edge.by.opcode, _begin_of(edge.by), link.inside), link.taken)]
+                [((edge.by.opcode, _begin_of(edge.by, link.inside), link.inside), link.taken)]
             )
             for link in links
             if link.taken < 1 and link.inside
         }
+
+    def is_crossed(self, edge: Edge) -> bool:
+        return super().is_crossed(edge) and not (edge.by.opcode == "add" and _joins_others(edge.by))
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         if edge.kind == EXCHANGE and takes_of(left) != {SAME}:
@@ -73,28 +77,30 @@ class Part(SeededLaw):
             left = left if factor == 1 else scaled(left, (edge.by, edge.place), factor)
         return left
 
-    def is_passed_on(self, value: Value) -> bool:
-        return value.instruction.opcode != "add" or not _joins_others(value.instruction)
 
-
-def _begin_of(by: Instruction) -> object:
+def _begin_of(by: Instruction, dims: Dims) -> object:
     """Return what tells a take from others: several instructions can take the same slice."""
-    starts = tuple(by.message.operand_ids)[1:]
-    return tuple(by.message.slice_dimensions) or (starts and (by.computation, starts)) or by
+    begin: Sequence[object] = by.message.slice_dimensions
+    if by.opcode != "slice":
+        starts = [last_of(Value(start)) for start in by.operands[1:]]
+        begin = [start.instruction.message.literal or start for start in starts]
+    if by.opcode == "gather":
+        return tuple(begin)
+    return tuple(begin[dim] for dim in dims) if len(begin) > max(dims) else by
 
 
 def takes_of(left: Left) -> set[str]:
     """Return what devices take: all the same, each its own part, or what each looks up."""
     return {
-        LOOKUP if opcode == "gather" else DEVICE if opcode != "slice" and _differs(*begin) else SAME
+        LOOKUP if opcode == "gather" else DEVICE if opcode != "slice" and _differs(begin) else SAME
         for (opcode, begin, *_), _ in left
     }
 
 
-def _differs(computation: Computation, starts: Sequence[int]) -> bool:
+def _differs(begin: object) -> bool:
     """Return whether indices are computed from the number of the device."""
-    found = [computation.instruction(start) for start in starts]
-    to_do = [Value(here) for here in found if here]
+    starts = begin if isinstance(begin, tuple) else ()
+    to_do = [start for start in starts if isinstance(start, Value)]
     for value in to_do:
         if value.instruction.opcode in _DEVICE:
             return True

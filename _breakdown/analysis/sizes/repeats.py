@@ -93,9 +93,9 @@ class Repeat(Law):
         known: list[tuple[Edge, Parts]] = []
         for edge, parts in sides:
             # Most ops have an operand that does not repeat.
-            if not parts and edge.kind in (ELEMENT, LINEAR) and not _is_one_number(edge.given):
+            if not parts and edge.kind in (ELEMENT, LINEAR) and not is_one_number(edge.given):
                 return {}
-            if parts or not _is_one_number(edge.given):
+            if parts or not is_one_number(edge.given):
                 known.append((edge, parts))
         found: dict[Dims, Left] = {}
         for dims in {dims: None for _, parts in known for dims in parts}:
@@ -111,7 +111,7 @@ def _has(edge: Edge, dims: Dims) -> bool:
     return any(not {*dims}.isdisjoint(link.outside) for link in edge.links())
 
 
-def _is_one_number(value: Value) -> bool:
+def is_one_number(value: Value) -> bool:
     """Return whether all elements are one number."""
     array = value.array
     if array is not None and array.n_elements > 1:

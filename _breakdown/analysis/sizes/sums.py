@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from _breakdown.analysis.arrays.dims import Link, array_of, dims_of_dot
-from _breakdown.analysis.arrays.graph import Value
+from _breakdown.analysis.arrays.graph import Value, is_layout, operand, producers, reach
 from _breakdown.analysis.sizes.edges import (
+    ALL,
     EXCHANGE,
     LINEAR,
     LOOP,
@@ -15,6 +16,7 @@ from _breakdown.analysis.sizes.edges import (
     PASS,
     REDUCE,
     Edge,
+    kind_of,
 )
 from _breakdown.analysis.sizes.law import Law, Left, Parts, scaled
 from _proto.hlo.collectives import first_collective
@@ -32,6 +34,8 @@ class Sum(Law):
         label = by, place
         if given is None:
             return {}
+        if by.opcode == "add" and _are_sent_together(by):
+            return {ALL: frozenset([((label,), 1 / 2)])}
         if edge.kind == REDUCE and place == 0 and adds(by):
             return {
                 (dim,): frozenset([((label,), 1 / max(1, given.dims[dim]))])
@@ -63,6 +67,24 @@ class Sum(Law):
     def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
         found = super().joined(value, sides)
         return {dims: left for dims, left in found.items() if not _is_quadratic(left)}
+
+
+def _are_sent_together(add: Instruction) -> bool:
+    """Return whether a sum adds two of the results of one reduction over devices."""
+    first, second = (
+        reach([Value(one)], producers, _is_weighted).stopped if one else set()
+        for one in (operand(add, 0), operand(add, 1))
+    )
+    return any(
+        a.instruction is b.instruction and a != b and kind_of(a.instruction) == EXCHANGE
+        for a in first
+        for b in second
+    )
+
+
+def _is_weighted(value: Value) -> bool:
+    here = value.instruction
+    return here.opcode in ("convert", "multiply") or is_layout(here)
 
 
 def _is_quadratic(left: Left) -> bool:

@@ -200,6 +200,10 @@ class Dropped(unittest.TestCase):
     def test_slice_that_drops_one_position_is_a_shift(self) -> None:
         self.assertEqual(found(part("shifted", (1, 512))), [])
 
+    def test_rows_that_pad_an_array_to_a_bucket_are_dropped(self) -> None:
+        (row,) = found(part("rows", (0, 384)))
+        self.assertEqual(row["gain_ps"], 100)
+
     def test_block_whose_result_is_added_to_others_is_written_for_all_positions(self) -> None:
         stream = op("stream", "dot", "x", "head", shape=LOGITS)
         total = op("sum", "add", "logits", "stream", shape=LOGITS)

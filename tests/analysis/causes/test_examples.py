@@ -100,8 +100,9 @@ h, w2 = jnp.sin(jnp.arange(24.0)).reshape(2, 3, 4), jnp.cos(jnp.arange(20.0)).re
 weights = jnp.sin(jnp.arange(6.0)).reshape(2, 3)
 """,
     "oversized_transfer": """
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.sharding.Mesh(jax.devices()[:1], ("model",))
+table, ids = jnp.arange(12.0).reshape(4, 3), jnp.array([2, 0])
+all_gather, psum = lambda x, axis, tiled: x, lambda x, axis: x
+axis_index = lambda axis: 0
 """,
     "wide_transfer": """
 x, w = jnp.ones((2, 4), jnp.bfloat16), jnp.ones((4, 3))

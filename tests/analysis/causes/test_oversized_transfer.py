@@ -5,85 +5,10 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import OF_ROWS, Json, causes, rows_of, zeros
-from tests.builders.hlo_proto import Shape, array, listed_groups, op, packed
+from tests.builders.hlo_proto import array, listed_groups, op, packed
 from tests.builders.xspace import op as event
 
 GROUPS = listed_groups((0, 1, 2, 3))
-FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general", "jit(f)/transpose(jvp(g))/dot_general"
-
-
-def reduced(
-    width: int, path: str = FORWARD, weight: str = "bitcast", last: str = "dynamic-slice"
-) -> list[Json]:
-    """Return the causes if an all-reduce adds the partial sums of a matmul, arrays of shape
-    (1024, `width`). All devices compute the same with the sums, for an op with the opcode `last`.
-
-    The matmul's second operand is computed from a parameter by the opcode `weight`.
-    """
-    shape = array("f32", 1024, width)
-    program = [
-        op("x", "parameter", shape=array("f32", 1024, 8)),
-        op("w", "parameter", shape=array("f32", 8, width), number=1),
-        op("tanh", "tanh", "x", shape=array("f32", 1024, 8)),
-        op("layer", "negate", "w", shape=array("s32")),
-        op("weight", weight, "w", "layer", shape=array("f32", 8, width)),
-        op("dot.1", "dot", "tanh", "weight", shape=shape, tf_op=path, line="model.py:7"),
-        op("copy.1", "copy", "dot.1", shape=shape),
-        op("sum", "all-reduce", "copy.1", shape=shape, line="model.py:7", extra=GROUPS),
-        op("max", "exponential", "sum", shape=shape, line="model.py:8"),
-        op("total", "reduce", "sum", shape=array("f32")),
-        op("more", "broadcast", "total", shape=shape),
-        op("device", "partition-id", shape=array("u32")),
-        op("used", "dot", "more", "device", shape=shape),
-        op("out", last, "max", "device", shape=array("f32", width // 4, 1024)),
-    ]
-    ran = [
-        event("weight", "loop fusion", 0, 10),
-        event("dot.1", "convolution fusion", 10, 10),
-        event("sum", "all-reduce", 100, 200),
-        event("max", "loop fusion", 300, 100, tf_op="jit(f)/max:"),
-        event("total", "loop fusion", 400, 4),
-        event("more", "loop fusion", 404, 50),
-        event("used", "loop fusion", 455, 4),
-        event("out", "loop fusion", 460, 10),
-    ]
-    rows = causes({"main": program}, ran, devices=(1, 4))
-    return [row for row in rows if row["cause"] in ("oversized_transfer", "duplicated_work")]
-
-
-def gathered(width: int, reader: str = "dot") -> list[Json]:
-    """Return the causes if a matmul's operand of 1024 by `width` elements is gathered."""
-    shape = array("f32", 1024, width)
-    program = [
-        op("x", "parameter", shape=array("f32", 256, width)),
-        op("w", "parameter", shape=array("f32", width, 8)),
-        op("whole", "all-gather", "x", shape=shape, line="model.py:3", extra=GROUPS),
-        op("same", "bitcast", "whole", shape=shape),
-        op("out", reader, "same", "w", shape=array("f32", 1024, 8), line="model.py:4"),
-    ]
-    ran = [event("whole", "all-gather", 100, 200), event("out", "convolution fusion", 300, 10)]
-    return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
-
-
-def both(other: Shape, result: Shape, width: int = 512, path: str = BACKWARD) -> list[Json]:
-    """Return the causes if an operand of 1024 by `width` elements is gathered and the result is
-    all-reduced."""
-    whole = array("f32", 1024, width)
-    program = [
-        op("x", "parameter", shape=array("f32", 256, width)),
-        op("w", "parameter", shape=other),
-        op("whole", "all-gather", "x", shape=whole, line="model.py:3", extra=GROUPS),
-        op("part", "dot", "whole", "w", shape=result, tf_op=path),
-        op("sum", "all-reduce", "part", shape=result, line="model.py:5", extra=GROUPS),
-        op("out", "exponential", "sum", shape=result),
-    ]
-    ran = [
-        event("whole", "all-gather", 0, 200),
-        event("part", "convolution fusion", 200, 50, stack="model.py:4:1"),
-        event("sum", "all-reduce", 250, 100),
-        event("out", "loop fusion", 350, 10),
-    ]
-    return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
 
 
 def updated(n_rows: int) -> list[Json]:
@@ -113,62 +38,7 @@ def looked_up(n_rows: int) -> list[Json]:
     return [row for row in causes({"main": program}, ran) if row["cause"] == "oversized_transfer"]
 
 
-class LargerArray(unittest.TestCase):
-    def test_partial_sums_larger_than_the_activations_are_found(self) -> None:
-        (row,) = reduced(1024)
-        # Gathering the activations from four devices would move 4 * 8 columns of 1024 elements; the
-        # all-reduce moves 1024 such columns. All devices also work on the whole sum, for 104 ps.
-        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75 + 3)
-        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
-        self.assertEqual(row["evidence"]["ops"], ["sum", "max", "total"])
-        self.assertIn("reduces partial sums of a matmul", row["says"])
-        self.assertIn("Split the weight along a dimension of the result", row["what_helps"])
-
-    def test_work_on_sums_that_other_ops_need_whole_is_divided_with_the_sums(self) -> None:
-        (row,) = reduced(1024, last="dot")
-        self.assertEqual(row["gain_ps"], round(200 * (1024 - 32) / 1024) + 75 + 3)
-
-    def test_operand_that_is_computed_needs_to_move(self) -> None:
-        (row,) = reduced(1024, weight="negate")
-        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 64) / 1024 + 75 + 3, delta=1)
-        (row,) = reduced(1024, weight="dynamic-slice")
-        self.assertAlmostEqual(row["gain_ps"], 200 * (1024 - 32) / 1024 + 75 + 3, delta=1)
-
-    def test_partial_sums_smaller_than_the_activations_are_not_reported(self) -> None:
-        # The devices could still divide the work on the sum.
-        self.assertNotIn("oversized_transfer", [row["cause"] for row in reduced(64)])
-
-    def test_summed_gradients_are_not_reported(self) -> None:
-        self.assertNotIn("oversized_transfer", [row["cause"] for row in reduced(1024, BACKWARD)])
-
-    def test_gathered_operand_larger_than_the_other_arrays_is_found(self) -> None:
-        (row,) = gathered(1024)
-        self.assertEqual(row["gain_ps"], round(200 * (1024 - 64) / 1024))
-        self.assertEqual(row["source_user"], "model.py:3")
-        self.assertIn("gathers an operand of a matmul", row["says"])
-
-    def test_gathered_array_that_no_matmul_reads_is_not_reported(self) -> None:
-        self.assertEqual(gathered(1024, "add"), [])
-        self.assertEqual(gathered(16), [])
-
-    def test_gathered_operand_and_reduced_result_of_a_matmul_share_a_row(self) -> None:
-        (row,) = both(array("f32", 512, 64), array("f32", 1024, 64))
-        # The gathered operand has 512 columns of 1024 elements, and the reduced result has 64. The
-        # other operand has 64 columns of 512 elements on each of four devices, which together have
-        # the size of 128 columns of 1024 elements.
-        self.assertEqual(row["gain_ps"], round(300 * (512 + 64 - 128) / (512 + 64)))
-        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:3", "likely"))
-        self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
-        self.assertEqual(both(array("f32", 512, 192), array("f32", 1024, 192)), [])
-
-    def test_reduction_that_alone_is_too_large_is_in_the_row_of_the_gather(self) -> None:
-        result = array("f32", 1024, 1024)
-        (row,) = both(array("f32", 64, 1024), result, width=64, path=FORWARD)
-        self.assertEqual(row["evidence"]["ops"], ["whole", "sum"])
-
-    def test_weight_gradient_that_sums_along_the_gathered_dimension_is_not_reported(self) -> None:
-        self.assertEqual(both(array("f32", 1024, 48), array("f32", 512, 48)), [])
-
+class OversizedTransfer(unittest.TestCase):
     def test_gradient_of_a_table_of_which_few_rows_are_used_is_found(self) -> None:
         (row,) = updated(n_rows=4096)
         # The table has 4096 rows, and four devices update 64 rows each.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import array, listed_groups, op
+from tests.builders.hlo_proto import array, listed_groups, op, packed
 from tests.builders.xspace import op as event
 
 FOUR = listed_groups((0, 1, 2, 3))
@@ -68,6 +68,30 @@ class Cut(unittest.TestCase):
         ran = [event("sum", "all-reduce", 100, 200), event("part", "loop fusion", 300, 10)]
         found = [row["cause"] for row in causes({"main": program}, ran)]
         self.assertIn("reduce_then_slice", found)
+
+    def test_slice_after_a_norm_of_each_row_is_reported(self) -> None:
+        """The slice of the small array of sums is the same part as the slice of the rows."""
+        part, whole, few = array("f32", 256, 512), array("f32", 1024, 512), array("f32", 1024)
+        fused = [
+            op("rows", "parameter", shape=whole),
+            op("squares", "multiply", "rows", "rows", shape=whole),
+            op("zero", "constant", shape=array("f32")),
+            op("sums", "reduce", "squares", "zero", shape=few, extra=packed(14, [1])),
+        ]
+        program = [
+            op("x", "parameter", shape=whole),
+            op("row", "partition-id", shape=array("s32")),
+            op("column", "constant", shape=array("s32")),
+            op("sum", "all-reduce", "x", shape=whole, line="model.py:3", extra=FOUR),
+            op("norm", "fusion", "sum", shape=few, calls=["fused"]),
+            op("own", "dynamic-slice", "norm", "row", shape=array("f32", 256)),
+            op("part", "dynamic-slice", "sum", "row", "column", shape=part),
+            op("many", "broadcast", "own", shape=part, extra=packed(14, [0])),
+            op("out", "divide", "part", "many", shape=part),
+        ]
+        ran = [event("sum", "all-reduce", 100, 200), event("part", "loop fusion", 300, 10)]
+        (row,) = causes({"fused": fused, "main": program}, ran)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("reduce_then_slice", 100))
 
     def test_sum_that_the_program_also_returns_is_not_reported(self) -> None:
         self.assertEqual(cut("all-reduce", "negate"), [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, array, listed_groups, op, packed
+from tests.analysis.small_programs import FAST, Json, causes, take
+from tests.builders.hlo_proto import Op, array, listed_groups, op, packed, tuple_of
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
 
@@ -13,6 +13,7 @@ FOUR = listed_groups((0, 1, 2, 3))
 # The results of 8 experts for each of 64 tokens, and their sums.
 ALL, SUMS, WEIGHTS = array("f32", 64, 8, 512), array("f32", 64, 512), array("f32", 64, 8)
 OVER_EXPERTS = packed(14, [1])
+DOT = bytes_field(30, packed(1, [2]) + packed(2, [0]))
 
 
 def combining(opcode: str, name: str = "both") -> list[Op]:
@@ -44,7 +45,61 @@ def found(*ops: Op, collective: str = "all-reduce", addition: str = "add") -> li
     return [row for row in rows if row["cause"] == "sum_too_late"]
 
 
+def multiplied(weights: tuple[int, ...], *, also: bool = False, dims: bytes = b"") -> list[Json]:
+    """Return the rows for a matmul of 64 times 512 rows, whose results are multiplied with an array
+    that repeats along the other dimensions than `weights`, and added up over the 512."""
+    made, sums = array("f32", 64, 512, 1024), array("f32", 64, 1024)
+    main = [
+        op("x", "parameter", shape=array("f32", 64, 512, 16)),
+        op("w", "parameter", shape=array("f32", 16, 1024), number=1),
+        op("few", "parameter", shape=array("f32", *(made.dims[i] for i in weights)), number=2),
+        op("zero", "constant", shape=array("f32")),
+        op("dot", "dot", "x", "w", shape=made, line="pool.py:36", extra=DOT),
+        op("many", "broadcast", "few", shape=made, extra=packed(14, weights)),
+        op("product", "multiply", "dot", "many", shape=made),
+        op("sum", "reduce", "product", "zero", shape=sums, extra=packed(14, [1]),
+           calls=["addition"], line="pool.py:37"),
+        *([op("max", "tanh", "dot", shape=made)] if also else []),
+    ]  # fmt: skip
+    ran = [event("dot", "convolution fusion", 100, 2000, flops=10**9)]
+    rows = causes({"addition": combining("add"), "main": main}, ran, *FAST)
+    return [row for row in rows if row["cause"] == "sum_too_late"]
+
+
+class Matmuls(unittest.TestCase):
+    def test_rows_can_be_summed_before_the_matmul(self) -> None:
+        (row,) = multiplied((0, 1))
+        self.assertEqual((row["source_user"], row["confidence"]), ("pool.py:37", "likely"))
+        self.assertEqual(row["gain_ps"], 2000 * 511 // 512)
+        self.assertIn("over 512 elements, after 1 matmul at pool.py:36 computed", row["says"])
+
+    def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
+        self.assertEqual(multiplied((0, 1, 2)), [])
+        self.assertEqual(multiplied((1, 2)), [])
+
+    def test_matmul_that_is_also_needed_whole_is_not_reported(self) -> None:
+        self.assertEqual(multiplied((0, 1), also=True), [])
+
+
 class SumTooLate(unittest.TestCase):
+    def test_two_sums_over_devices_that_are_added_are_one(self) -> None:
+        def rows(second: int, opcode: str) -> list[Json]:
+            main = [
+                op("x", "parameter", shape=SUMS),
+                op("y", "parameter", shape=SUMS, number=1),
+                op("sums", "all-reduce", "x", "y", shape=tuple_of(SUMS, SUMS), extra=FOUR),
+                take("first", "sums", 0, SUMS),
+                take("second", "sums", second, SUMS),
+                op("both", opcode, "first", "second", shape=SUMS, line="moe.py:30"),
+            ]
+            return causes({"main": main}, [event("sums", "all-reduce", 0, 200)])
+
+        (row,) = rows(1, "add")
+        self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "moe.py:30"))
+        self.assertEqual((row["gain_ps"], row["confidence"]), (100, "seen"))
+        self.assertEqual(rows(0, "add"), [])
+        self.assertEqual(rows(1, "multiply"), [])
+
     def test_sum_after_an_all_reduce_is_found_at_the_line_that_sums(self) -> None:
         (row,) = found(total("moved"))
         self.assertEqual((row["source_user"], row["confidence"]), ("moe.py:61", "seen"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from _breakdown.analysis.arrays.engine import Retime
 from _breakdown.analysis.arrays.equal_copies import EqualCopies
@@ -36,7 +36,6 @@ class Duplicates:
     def __init__(self, of: StepProgram) -> None:
         self._of = of
         self.n_of: dict[Executions, int] = {}
-        self._n_alike: Mapping[Executions, int] = {}
         n_devices = n_partitions(of.program)
         if n_devices < 2 or not of.roofs.hbm:
             return
@@ -44,7 +43,6 @@ class Duplicates:
         # Look at long ops first, because most programs have nothing to divide.
         if self._saved(self._alike(of.long_ops, equal)) >= of.floor:
             self.n_of = self._alike(of.leaves, equal)
-        self._n_alike = dict(self.n_of)
         # Without an op, others that feed it may not pay.
         while lost := [ran for group in self.groups() for ran in self._lost_in(group)]:
             for ran in lost:
@@ -98,25 +96,6 @@ class Duplicates:
             are_collectives = makers and all(collective_name_of(ran.op) for ran in makers)
             if are_collectives and _is_large(array) and not self._is_needed_whole(array):
                 yield array, makers
-
-    def divided_after(self, collectives: Iterable[Executions]) -> list[Retime]:
-        """Return the changes that divide the ops which all devices run on the results of
-        collectives, and on arrays of that size which they make of them, if the collectives do not
-        make the results whole."""
-        to_do = list(collectives)
-        n_elements = min((array.shape.n_elements for array in self._made_by(to_do)), default=0)
-        found: dict[Executions, None] = {}
-        for ran in to_do:
-            for array in self._made_by([ran]):
-                if 2 * array.shape.n_elements >= n_elements:
-                    readers = (use.ran for use in array.reads)
-                    new = [r for r in readers if r in self._n_alike and r not in found]
-                    found.update(dict.fromkeys(new))
-                    to_do += new
-        return [Retime(ran, ran.total / self._n_alike[ran]) for ran in found]
-
-    def _made_by(self, ops: Iterable[Executions]) -> Iterator[StepArray]:
-        return (array for ran in ops for array, use in self._uses(ran) if use.is_write)
 
     def _uses(self, ran: Executions) -> Sequence[tuple[StepArray, Use]]:
         return self._of.arrays.uses_of.get(ran, ())

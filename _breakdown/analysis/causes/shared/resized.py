@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
@@ -19,10 +19,10 @@ from _breakdown.analysis.causes.shared.step_program import (
 )
 from _breakdown.analysis.sizes.casts import Narrow, Wide
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before
-from _breakdown.analysis.sizes.law import Law, Moved, SeededLaw
+from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw
 from _breakdown.analysis.sizes.little import Little
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, takes_of
-from _breakdown.analysis.sizes.repeats import Repeat
+from _breakdown.analysis.sizes.repeats import Repeat, is_one_number
 from _breakdown.analysis.sizes.sums import Sum, adds
 from _breakdown.analysis.sizes.zeros import Zero
 from _breakdown.light import NamedTuple, cached_property
@@ -49,6 +49,8 @@ _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
 LITTLE: Final = 1 / 8
 
 # The part of an op's time that is left, and the array of which it is left.
+# Which of a matmul's result, left and right operand lack a dimension.
+Side: TypeAlias = "tuple[bool, ...]"
 _Found: TypeAlias = "tuple[float, Value]"
 
 
@@ -84,7 +86,7 @@ class Resized(NamedTuple):
     def is_own_part(self) -> bool:
         """Return whether each device keeps its own part of what a collective makes whole."""
         is_whole = collective_name_of(self.ran.op) in ("all-gather", "all-reduce")
-        return is_whole and self.takes == {DEVICE}
+        return is_whole and isinstance(self.law, Part) and self.takes == {DEVICE}
 
 
 def longest_of(rows: Sequence[Resized]) -> Resized:
@@ -116,25 +118,28 @@ class Sizes:
 
     def __init__(self, of: StepProgram) -> None:
         self._of = of
-        self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
-        self.zero, self.repeat, self.wide = Zero(), Repeat(), Wide()
+        self._least = of.floor * float(of.roofs.hbm or 0) / _LONGEST
+        self.sum, self.narrow, self.little = Sum(), Narrow(), Little()
+        self.repeat, self.wide = Repeat(), Wide()
+        self.part, self.zero = Part(self._least), Zero(self._least)
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
             EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded),
-            MATMUL: (self.repeat, *seeded),
+            MATMUL: (self.repeat, self.sum, *seeded),
             OTHER: seeded,
         }
 
     def _seeds(self) -> Iterator[tuple[SeededLaw, Value]]:
         """Yield the results of ops that take or put a part of large arrays."""
-        least = self._of.floor * float(self._of.roofs.hbm or 0) / _LONGEST
         for ran in self._of.leaves:
             op = ran.op.instruction
             for seed in op.parts_with(_SEEDS) if op else ():
                 law = self.part if seed.opcode in Part.opcodes else self.zero
                 arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
-                is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
+                is_large = (
+                    max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= self._least
+                )
                 if op and op.is_asynchronous:
                     # Asynchronous slices fetch the parts of an array one after the other.
                     if is_large and seed.opcode == "gather":
@@ -238,6 +243,12 @@ class Sizes:
             # Single elements of a result are no smaller matmul.
             sides = {dims: {side_of.get(dim) for dim in dims} for dims in moved.parts}
             keys = {dims: left for dims, left in moved.parts.items() if len(sides[dims]) == 1}
+            if law is self.sum:
+                keys = {
+                    dims: part
+                    for dims, part in keys.items()
+                    if self._can_be_first(value, part, side_of, *sides[dims])
+                }
             left = moved._replace(parts=keys).left
             if law is self.repeat:
                 rows = {dim for dim, side in side_of.items() if {side} in sides.values()}
@@ -246,6 +257,33 @@ class Sizes:
             if left < (found[0] if found else 1):
                 found = left, value
         return found
+
+    def _can_be_first(
+        self, made: Value, left: Left, side_of: Mapping[int | None, Side], own: Side | None
+    ) -> bool:
+        """Return whether a sum can be made before a matmul: it adds rows of one operand, with
+        weights that are equal for all rows of the other operand."""
+        if not own or not any(own):
+            return False
+        others = {(dim,) for dim, side in side_of.items() if side != own and any(side[1:])}
+        weights = (
+            Value(one)
+            for label, _ in left
+            for by, place in label[1:]
+            for i, one in enumerate(by.operands)
+            if i != place
+        )
+        return all(
+            is_one_number(each)
+            or (
+                (repeated := self.repeat.left(each))
+                and each.array
+                and made.array
+                and each.array.dims == made.array.dims
+                and repeated.parts.keys() >= others
+            )
+            for each in weights
+        )
 
     def _of_elements(self, law: Law, op: Instruction) -> _Found | None:
         made = [Value(op, path) for path, array in op.leaves or () if array]
