@@ -678,6 +678,28 @@ class Flags(InFolder):
                 found = row["n_instructions"], row["n_seen"], row["says"]
                 self.assertEqual(found, (n, n_seen, says))
 
+    def test_rings_contradict_the_two_flags_that_turn_them_off(self) -> None:
+        names = ("all_gather", "reduce_scatter")
+        flags = [f"xla_tpu_{name}_collective_matmul_mode" for name in names]
+        sent = {"ring": "jit(f)/dot_general", "own": "jit(f)/ppermute", "": ""}
+        for name, values, n_seen, says in (
+            ("ring", ("none", "none"), 1, ["contradicts", "contradicts"]),
+            ("ring", ("none", "auto"), 1, ["unknown", "unknown"]),
+            ("ring", ("none", None), 1, ["unknown", None]),
+            ("own", ("none", "none"), 0, ["consistent", "unknown"]),
+            ("", ("none", "none"), 0, ["consistent", "unknown"]),
+        ):
+            path = sent[name] or None
+            main = [instruction("all", "all-gather"), parameter()]
+            main += [instruction(name, "collective-permute", tf_op=path)] if name else []
+            pairs = zip(flags, values, strict=True)
+            text = " ".join(f"--{flag}={value}" for flag, value in pairs if value)
+            found = self.result(text, {"main": main})["flags"]["findings"]
+            rows = {row["flag"]: row for row in found}
+            with self.subTest(name=name, values=values):
+                self.assertEqual([rows[flag]["says"] for flag in flags], says)
+                self.assertEqual([rows[flag]["n_seen"] for flag in flags], [n_seen] * 2)
+
     def test_each_flag_counts_the_instructions_that_show_its_effect(self) -> None:
         everything = ["sync", "async", "async_fusion", "sparse_core", "permute"]
         for flag, n, n_seen in (

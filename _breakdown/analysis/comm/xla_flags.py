@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from _breakdown.analysis.comm.collective_plans import ASYNC, ASYNC_FUSION, How, Planned
@@ -46,6 +46,13 @@ EXCLUSIVE = tuple(
     )
     for name in ("all_gather", "all_reduce")
 )
+# The collectives of matmuls that the compiler can run in rings of permutes, unless these flags are
+# `none`.
+RINGS = {
+    f"xla_tpu_{name.replace('-', '_')}_collective_matmul_mode": name
+    for name in ("all-gather", "reduce-scatter")
+}
+NO_RINGS = "none"
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 N_NAMED = 8
 
@@ -129,11 +136,33 @@ def flag_findings(values: Mapping[str, str], planned: Sequence[Planned]) -> list
     }
     found = [finding(flag, values.get(flag), planned) for flag in FLAGS]
     return [
-        each._replace(says="excluded")
-        if each.says == "no_effect" and each.flag in excluded
-        else each
-        for each in found
+        *(
+            each._replace(says="excluded")
+            if each.says == "no_effect" and each.flag in excluded
+            else each
+            for each in found
+        ),
+        *ring_findings(values, planned),
     ]
+
+
+def ring_findings(values: Mapping[str, str], planned: Sequence[Planned]) -> Iterator[FlagFinding]:
+    """Yield the findings of the flags of `RINGS`. A permute does not tell whether its ring stands
+    for a gather or for a reduction, so rings contradict only both flags together."""
+    rings = sum(
+        each.collective == "collective-permute"
+        and (each.instruction.op_name or "").endswith("/dot_general")
+        for each in planned
+    )
+    off = [flag for flag in RINGS if values.get(flag, "").lower() == NO_RINGS]
+    for flag, name in RINGS.items():
+        others = [each for each in planned if each.collective == name]
+        says: FlagVerdict = "unknown"
+        if flag in off and (others or rings):
+            says = "consistent" if not rings else "contradicts" if len(off) == 2 else "unknown"
+        value, exposed = values.get(flag), sum(each.exposed for each in others)
+        n_about = len(others) + rings
+        yield FlagFinding(flag, value, n_about, rings, exposed, says if value is not None else None)
 
 
 def finding(flag: str, value: str | None, planned: Iterable[Planned]) -> FlagFinding:
