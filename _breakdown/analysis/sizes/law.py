@@ -151,25 +151,8 @@ class SeededLaw(Law):
 
     opcodes: ClassVar[frozenset[str]]
 
-    def __init__(self, least: float) -> None:
-        """Begin at ops on arrays of at least that many bytes."""
-        super().__init__()
-        self._least = least
-
     def left(self, value: Value) -> Moved | None:
-        if value not in self._known and self._is_asked_for(value):
-            if (found := super().left(value)) is None:
-                # More can be known of the arrays behind it later.
-                del self._known[value]
-            return found
         return self._known.get(value)
-
-    def _is_asked_for(self, value: Value) -> bool:
-        """Return whether the search does not come to an array by itself: it is small, or it is not
-        in memory."""
-        caller = value.instruction.computation.caller
-        is_fused = caller is not None and caller.opcode == "fusion"
-        return is_fused or (value.array is not None and (value.array.n_bytes or 0) < self._least)
 
     def moves(self, seed: Instruction) -> bool:
         """Return whether an op with one of the opcodes could be moved."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from _breakdown.analysis.arrays.dims import TAKING, Link
 from _breakdown.analysis.arrays.graph import (
@@ -28,7 +28,7 @@ from _breakdown.analysis.sizes.edges import (
     Edge,
     last_of,
 )
-from _breakdown.analysis.sizes.law import Left, Parts, SeededLaw, scaled
+from _breakdown.analysis.sizes.law import Law, Left, Moved, Parts, SeededLaw, scaled
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 
@@ -46,6 +46,32 @@ class Part(SeededLaw):
     crosses = frozenset(
         (PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE)
     )
+
+    def __init__(self, least: float) -> None:
+        """Begin at slices and lookups of at least that many bytes."""
+        super().__init__()
+        self._least, self._is_walking = least, False
+
+    def walk(self, seeds: Iterable[Value]) -> bool:
+        self._is_walking = True
+        is_any = super().walk(seeds)
+        self._is_walking = False
+        return is_any
+
+    def left(self, value: Value) -> Moved | None:
+        if value in self._known or not self._is_walking or not self._is_aside(value):
+            return self._known.get(value)
+        if (found := Law.left(self, value)) is None:
+            # More can be known of the arrays behind it later.
+            del self._known[value]
+        return found
+
+    def _is_aside(self, value: Value) -> bool:
+        """Return whether the search does not come to an array by itself: it is small, such as the
+        sums of a norm, or it is not in memory."""
+        caller = value.instruction.computation.caller
+        is_fused = caller is not None and caller.opcode == "fusion"
+        return is_fused or (value.array is not None and (value.array.n_bytes or 0) < self._least)
 
     def moves(self, seed: Instruction) -> bool:
         """Return whether a part is taken of what the program computes, and not of its inputs or of

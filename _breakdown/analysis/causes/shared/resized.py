@@ -121,7 +121,7 @@ class Sizes:
         self._least = of.floor * float(of.roofs.hbm or 0) / _LONGEST
         self.sum, self.narrow, self.little = Sum(), Narrow(), Little()
         self.repeat, self.wide = Repeat(), Wide()
-        self.part, self.zero = Part(self._least), Zero(self._least)
+        self.part, self.zero = Part(self._least), Zero()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
@@ -170,6 +170,9 @@ class Sizes:
         found: _Found | None = None
         if kind == EXCHANGE:
             found = self._of_collective(law, ran, op)
+        elif kind == MATMUL and law is self.sum and not _makes_less(op, dots):
+            # The compiler lets the op of a matmul sum its results, if nothing else needs them.
+            return None
         elif kind == MATMUL:
             every = [self._of_dot(law, dot) for dot in dots]
             if all(every) and (found := max(filter(None, every), key=lambda each: each[0])):
@@ -299,6 +302,12 @@ class Sizes:
 def _fraction(law: Law, value: Value) -> float:
     moved = law.left(value)
     return moved.left if moved else 1.0
+
+
+def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
+    """Return whether an op makes at most half of the elements that its matmuls compute."""
+    made = max((array.n_elements for _, array in op.leaves or () if array), default=0)
+    return all((array := array_of(dot)) and 2 * made <= array.n_elements for dot in dots)
 
 
 def multiplies(ran: Executions) -> bool:
