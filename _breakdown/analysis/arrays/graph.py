@@ -244,28 +244,10 @@ def reach(
     passes: Callable[[Value], bool],
 ) -> Reached:
     """Return all values that `walk` reaches, divided into passed and stopped values."""
-    found = reach_if_all(starts, step, passes, lambda _: True)
-    assert found is not None
-    return found
-
-
-def reach_if_all(
-    starts: Iterable[Value],
-    step: Callable[[Value], Sequence[Value]],
-    passes: Callable[[Value], bool],
-    ends: Callable[[Value], bool],
-) -> Reached | None:
-    """Return what `reach` returns if `ends` accepts all values at which the walk stops. Otherwise
-    return None as soon as one is found, because most walks soon come to one."""
     starts = list(starts)
     reached = Reached(set(starts), set())
     for value, is_passed in walk(starts, step, passes):
-        if is_passed:
-            reached.passed.add(value)
-        elif ends(value):
-            reached.stopped.add(value)
-        else:
-            return None
+        (reached.passed if is_passed else reached.stopped).add(value)
     return reached
 
 

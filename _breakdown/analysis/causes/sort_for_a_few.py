@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Retime
-from _breakdown.analysis.arrays.graph import Value, consumers, is_same, reach_if_all
+from _breakdown.analysis.arrays.graph import Value, consumers, is_same, reach
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.units import time
@@ -57,6 +57,7 @@ def _most_taken(sort: Instruction) -> int | None:
     """Return the largest number of elements that an op takes out of a sort's results; None if an op
     reads them as a whole."""
     starts = [Value(sort, path) for path, _ in sort.leaves or ()]
-    found = reach_if_all(starts, consumers, is_same, lambda v: v.instruction.opcode in _TAKING)
-    readers = found.stopped if found else ()
+    readers = reach(starts, consumers, is_same).stopped
+    if any(reader.instruction.opcode not in _TAKING for reader in readers):
+        return None
     return max((reader.array.n_elements for reader in readers if reader.array), default=None)
