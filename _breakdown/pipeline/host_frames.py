@@ -71,11 +71,6 @@ def frame_of(event_name: str) -> Frame | None:
     return Frame(found["file"], found["line"], found["function"]) if found else None
 
 
-def is_ambiguous(file: str) -> bool:
-    """Return whether both libraries and users have files with this name."""
-    return file.removesuffix(".py") in _SHARED
-
-
 class OwnFiles:
     """Recognises the user's own files by their names.
 

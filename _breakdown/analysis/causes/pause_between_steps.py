@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _breakdown.analysis.causes.shared.pauses import Group, cause_of
+from _breakdown.analysis.causes.shared.pauses import PauseGroup, cause_of
 from _breakdown.analysis.idle.host_words import (
     COLLECTING,
     COMPILING,
@@ -40,8 +40,8 @@ REMEDIES: dict[Kind, str] = {
 }
 
 
-def find(groups: Iterable[Group]) -> Iterator[Cause]:
+def find(groups: Iterable[PauseGroup]) -> Iterator[Cause]:
     for group in groups:
         if group.kind not in (READING, COMPILING):
             remedy = REMEDIES.get(group.kind, REMEDY)
-            yield cause_of(group, remedy, SEEN if group.reason.is_certain else LIKELY)
+            yield cause_of(group, remedy, SEEN if group.host.is_certain else LIKELY)

@@ -9,8 +9,7 @@ from typing import Any
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, RULES, SMALLEST_PART, Rule
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
-from _breakdown.analysis.causes.shared.pauses import Group as PauseGroup
-from _breakdown.analysis.causes.shared.pauses import groups_of
+from _breakdown.analysis.causes.shared.pauses import PauseGroup, groups_of
 from _breakdown.analysis.causes.shared.sentences import (
     line_says,
     listed,

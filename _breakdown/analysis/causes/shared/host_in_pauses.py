@@ -14,7 +14,18 @@ from _breakdown.analysis.idle.critical_path import (
     calls_with,
     thread_with_most_time,
 )
-from _breakdown.analysis.idle.host_words import OTHER, READING, SENDING, Kind, is_wait, kind_of
+from _breakdown.analysis.idle.host_words import (
+    COLLECTING,
+    COMPILING,
+    LOADING,
+    OTHER,
+    PROFILING,
+    READING,
+    SENDING,
+    Kind,
+    is_wait,
+    kind_of,
+)
 from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import Pause, Periods
 from _breakdown.light import NamedTuple
@@ -28,9 +39,13 @@ from _proto.trace.trace import thread_planes
 _MANY_ARGUMENTS = 16
 # Calls that contain this part of the work in question are named.
 _NEARLY_ALL_PCT = 95
+# Pauses of these kinds have one reason, wherever they occur.
+ANYWHERE = (COLLECTING, COMPILING, LOADING, PROFILING)
+# Pauses of these kinds are causes of their own.
+_NAMED = (*ANYWHERE, READING)
 
 
-class Call(NamedTuple):
+class HostCall(NamedTuple):
     """A call on the critical path to the next launch."""
 
     start: int
@@ -58,43 +73,61 @@ class Call(NamedTuple):
 class HostInPause(NamedTuple):
     """The host's work during a pause."""
 
-    kind: Kind
+    kind: Kind = OTHER
     # The calls that contain the work, outermost first; empty if no call contains half of the pause.
-    calls: list[Call]
+    calls: Sequence[HostCall] = ()
     # Names of the calls inside the last one that take most of its time.
-    inner: list[str]
-    thread: str | None
+    inner: Sequence[str] = ()
+    thread: str | None = None
     # The launching thread and the call in which it waits for `thread`; None if it does not wait.
-    waiting: tuple[str, str] | None
+    waiting: tuple[str, str] | None = None
     # True if no thread is known to work: the launching thread waits for half of the pause.
-    only_waits: bool
+    only_waits: bool = False
     # The number of arguments that are sent, if this is the work, and the call of the program.
-    n_arguments: int
-    sent_to: str
+    n_arguments: int = 0
+    sent_to: str = ""
     # True if a wait of the launching thread is assumed, because no event tells of it.
-    is_assumed: bool
+    is_assumed: bool = False
     # True if the next program was launched before the pause, so that no wait delays it.
-    launched_before: bool
+    launched_before: bool = False
     # The calls of the launching thread during which the pause begins, outermost first.
-    at_start: list[Call]
+    at_start: Sequence[HostCall] = ()
     # True if any thread has an event during the pause.
-    is_known: bool
+    is_known: bool = False
+    # The call to report; None if no call is in own code.
+    reported: HostCall | None = None
+    # True if the calls are those at the start of the pause, because none covers half of it.
+    is_start: bool = False
 
+    @property
+    def key(self) -> tuple[str | None, ...]:
+        """Return what is equal for pauses in which the host does the same."""
+        kind = self.kind if self.kind in _NAMED else OTHER
+        place = () if self.kind in ANYWHERE else self._place
+        # The threads of a pool take turns with the same call.
+        thread = self.thread if self.calls and not self.reported else None
+        return (kind, thread, *place)
 
-UNKNOWN = HostInPause(
-    kind=OTHER,
-    calls=[],
-    inner=[],
-    thread=None,
-    waiting=None,
-    only_waits=False,
-    n_arguments=0,
-    sent_to="",
-    is_assumed=False,
-    launched_before=False,
-    at_start=[],
-    is_known=False,
-)
+    @property
+    def _place(self) -> tuple[str | None, ...]:
+        reported = self.reported
+        if reported and (not reported.is_loop or self.kind != OTHER):
+            return (reported.name,)
+        # A loop that launches steps also does other things; the next call tells which.
+        below = self.calls[self.calls.index(reported) + 1 :] if reported else self.calls
+        inner = [call.name for call in below if not call.is_loop]
+        return (reported.name if reported else None, *inner[:1])
+
+    @property
+    def is_vague(self) -> bool:
+        """Return whether only loops around the steps are known. These run in every pause, so they
+        do not explain one."""
+        return all(call.is_loop for call in self.calls) and self.kind == OTHER
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the host was seen to work on something that explains the pause."""
+        return not (self.is_vague or self.is_start or self.only_waits or self.is_assumed)
 
 
 def hosts_in(
@@ -108,12 +141,12 @@ def hosts_in(
         planes = [device.trace.plane(name) for name in names]
         launches = Launches(device, planes)
         if launches.contradict:
-            return [UNKNOWN] * len(pauses), launches.notes
+            return [HostInPause()] * len(pauses), launches.notes
         windows = [launches.window(pause.start, pause.end) for pause in pauses]
         host = Host(planes, windows)
         paths = CriticalPaths(host, launches)
     except Damage:
-        return [UNKNOWN] * len(pauses), []
+        return [HostInPause()] * len(pauses), []
     programs = {}
     if device.step_source != STEPS:
         ran = (program for step in device.steps for program in step.programs or [step])
@@ -122,7 +155,7 @@ def hosts_in(
     for pause, window in zip(pauses, windows, strict=True):
         path = paths.of(window, programs.get(pause.end))
         of_pause = host_of(path.parts, pause.duration, loop)
-        at_start: list[Call] = []
+        at_start: list[HostCall] = []
         before = path.launched_before and (
             of_pause.only_waits or of_pause.kind == READING or not of_pause.calls
         )
@@ -173,22 +206,17 @@ def host_of(parts: Sequence[Part], duration: int, loop: int) -> HostInPause:
         calls=[call_of(node.lane, node.place, node.time, loop) for node in nodes],
         inner=list(dict.fromkeys(node.name for node in inner if kind_of(node.name) == OTHER)),
         thread=thread,
-        waiting=None,
         only_waits=2 * waits >= duration,
         n_arguments=n_arguments,
         sent_to=sent_to,
-        is_assumed=False,
-        launched_before=False,
-        at_start=[],
-        is_known=True,
     )
 
 
-def call_of(lane: Lane, place: int, time: int, loop: int) -> Call:
+def call_of(lane: Lane, place: int, time: int, loop: int) -> HostCall:
     start, end = lane.track.starts[place], lane.track.ends[place]
     n = bisect_left(lane.launched, start)
     is_loop = end - start > loop or (n < len(lane.launched) and lane.launched[n] < end)
-    return Call(start, end, lane.name(place), is_loop, time)
+    return HostCall(start, end, lane.name(place), is_loop, time)
 
 
 def sent_in(nodes: Sequence[Node], parts: Sequence[Part]) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Group the pauses between steps by what the host does in them, and describe a group."""
+"""PauseGroup the pauses between steps by what the host does in them, and describe a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from _breakdown.analysis.causes.shared.cause import (
     Confidence,
     Place,
 )
-from _breakdown.analysis.causes.shared.host_in_pauses import Call, HostInPause, hosts_in
+from _breakdown.analysis.causes.shared.host_in_pauses import (
+    ANYWHERE,
+    HostCall,
+    HostInPause,
+    hosts_in,
+)
 from _breakdown.analysis.causes.shared.main_cause import LARGE_LOSS_PCT
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.idle.host_words import (
@@ -32,7 +37,7 @@ from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
 from _breakdown.analysis.source.rows import occurrences_row
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.host_frames import OwnFiles, frame_of, is_ambiguous
+from _breakdown.pipeline.host_frames import OwnFiles, frame_of
 from _breakdown.pipeline.normalize import Step
 from _breakdown.units import counted, part_of, percentage, span, time
 
@@ -53,69 +58,16 @@ _DOES: dict[Kind, str] = {
     PROFILING: "writes the profile",
     OTHER: "is",
 }
-# Pauses of these kinds have one reason, wherever they occur.
-_ANYWHERE = (COLLECTING, COMPILING, LOADING, PROFILING)
-# Pauses of these kinds are causes of their own.
-_NAMED = (*_ANYWHERE, READING)
 
 
-class Reason(NamedTuple):
-    """The host's work during a pause, and the reported call, or None if no call is in own code."""
-
-    host: HostInPause
-    reported: Call | None
-    # True if the calls are those at the start of the pause, because none covers half of it.
-    is_start: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        return self.host.kind
-
-    @property
-    def key(self) -> tuple[str | None, ...]:
-        """Return what is equal for pauses in which the host does the same."""
-        kind = self.kind if self.kind in _NAMED else OTHER
-        place = () if self.kind in _ANYWHERE else self._place
-        # The threads of a pool take turns with the same call.
-        thread = self.host.thread if self.host.calls and not self.reported else None
-        return (kind, thread, *place)
-
-    @property
-    def _place(self) -> tuple[str | None, ...]:
-        reported = self.reported
-        if reported and (not reported.is_loop or self.kind != OTHER):
-            return (reported.name,)
-        # A loop that launches steps also does other things; the next call tells which.
-        inner = [call.name for call in self.inner if not call.is_loop]
-        return (reported.name if reported else None, *inner[:1])
-
-    @property
-    def inner(self) -> list[Call]:
-        """Return the calls that the reported call makes."""
-        calls = self.host.calls
-        return calls[calls.index(self.reported) + 1 :] if self.reported else calls
-
-    @property
-    def is_vague(self) -> bool:
-        """Return whether only loops around the steps are known. These run in every pause, so they
-        do not explain one."""
-        return all(call.is_loop for call in self.host.calls) and self.kind == OTHER
-
-    @property
-    def is_certain(self) -> bool:
-        """Return whether the host was seen to work on something that explains the pause."""
-        host = self.host
-        return not (self.is_vague or self.is_start or host.only_waits or host.is_assumed)
-
-
-class Group(NamedTuple):
-    """Pauses in which the host does the same, and the reason of the longest. `is_single` is true
+class PauseGroup(NamedTuple):
+    """Pauses in which the host does the same, and what it does in the longest. `is_single` is true
     for a pause that is a cause of its own."""
 
     pauses: list[Pause]
     # Time of the named work in these pauses.
     work: list[int]
-    reason: Reason
+    host: HostInPause
     is_single: bool
     periods: Periods
     # Time that the pauses cost a step.
@@ -123,11 +75,11 @@ class Group(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        return self.reason.kind
+        return self.host.kind
 
 
-def groups_of(step: Step, periods: Periods | None, context: Context) -> list[Group]:
-    """Group the pauses between steps; return nothing if they are too short to be a cause."""
+def groups_of(step: Step, periods: Periods | None, context: Context) -> list[PauseGroup]:
+    """PauseGroup the pauses between steps; return nothing if they are too short to be a cause."""
     if not periods:
         return []
     pauses = sorted([*periods.pauses, *periods.inside], key=lambda pause: -pause.duration)
@@ -138,38 +90,36 @@ def groups_of(step: Step, periods: Periods | None, context: Context) -> list[Gro
     files = OwnFiles(asked, stacks)
     hosts, notes = hosts_in(step.device, periods, pauses)
     context.warn(*notes)
-    reasons = [with_start(Reason(host, reported_call(host.calls, files)), files) for host in hosts]
+    hosts = [with_start(with_reported(host, files), files) for host in hosts]
     single = single_pause(periods)
-    groups: dict[tuple[bool, tuple[str | None, ...]], Group] = {}
-    for pause, reason in zip(pauses, reasons, strict=True):
-        key = pause.gap == single, reason.key
-        group = groups.setdefault(key, Group([], [], reason, key[0], periods))
+    groups: dict[tuple[bool, tuple[str | None, ...]], PauseGroup] = {}
+    for pause, host in zip(pauses, hosts, strict=True):
+        key = pause.gap == single, host.key
+        group = groups.setdefault(key, PauseGroup([], [], host, key[0], periods))
         group.pauses.append(pause)
-        group.work.append(reason.host.calls[-1].time if reason.host.calls else 0)
-        groups[key] = group._replace(reason=common_reason(group.reason, reason, files))
+        group.work.append(host.calls[-1].time if host.calls else 0)
+        groups[key] = group._replace(host=common_host(group.host, host, files))
     ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
-    reported = [group for group in with_gains(ranked) if is_reported(group)]
-    context.note(*(note for group in reported[:1] for note in note_on_names(group)))
-    return reported
+    return [group for group in with_gains(ranked) if is_reported(group)]
 
 
-def is_reported(group: Group) -> bool:
+def is_reported(group: PauseGroup) -> bool:
     """Return whether pauses tell something about the loop.
 
     Pauses that no call of the host explains only count if they are a large loss, and so does a
     single one in which the host waits. A healthy loop, too, waits after its first step until its
     pipeline is full.
     """
-    occurrences, reason = group.periods.occurrences(group.pauses), group.reason
+    occurrences, host = group.periods.occurrences(group.pauses), group.host
     # One of two gaps does not show how often a pause occurs.
     is_once = occurrences and len(occurrences.gaps) == 1 and occurrences.n_gaps > 2
-    is_weak = is_once and (reason.kind == READING or not reason.is_certain)
-    if not occurrences or not reason.host.is_known or not (is_weak or reason.is_vague):
+    is_weak = is_once and (host.kind == READING or not host.is_certain)
+    if not occurrences or not host.is_known or not (is_weak or host.is_vague):
         return True
     return occurrences.share >= LARGE_LOSS_PCT and not (is_once and occurrences.gaps == [0])
 
 
-def with_gains(groups: Iterable[Group]) -> list[Group]:
+def with_gains(groups: Iterable[PauseGroup]) -> list[PauseGroup]:
     """Add the gains, which are rounded so that they add up to the time of all pauses."""
     found, above = [], list[Pause]()
     for group in groups:
@@ -179,31 +129,31 @@ def with_gains(groups: Iterable[Group]) -> list[Group]:
     return found
 
 
-def common_reason(first: Reason, other: Reason, files: OwnFiles) -> Reason:
-    """Return the reason of two pauses of one group: that of the first, in the calls of both."""
-    if first.reported == other.reported or first.kind not in _ANYWHERE:
+def common_host(first: HostInPause, other: HostInPause, files: OwnFiles) -> HostInPause:
+    """Return the work of two pauses of one group: that of the first, in the calls of both."""
+    if first.reported == other.reported or first.kind not in ANYWHERE:
         return first
-    both = zip(first.host.calls, other.host.calls, strict=False)
+    both = zip(first.calls, other.calls, strict=False)
     calls = [call for call, _ in takewhile(lambda pair: pair[0].name == pair[1].name, both)]
-    if len(calls) == len(first.host.calls):
+    if len(calls) == len(first.calls):
         return first
-    host = first.host._replace(calls=calls, inner=[first.host.calls[len(calls)].name])
-    return Reason(host, reported_call(calls, files))
+    return with_reported(first._replace(calls=calls, inner=[first.calls[len(calls)].name]), files)
 
 
-def with_start(reason: Reason, files: OwnFiles) -> Reason:
+def with_start(host: HostInPause, files: OwnFiles) -> HostInPause:
     """Return the call that waits for a result when the pause begins, if no call explains the pause.
 
     Such a call ends shortly after the step: then the thread goes on and launches the next step.
     """
-    at_start = reason.host.at_start
-    is_explained = any(not call.is_loop for call in reason.host.calls) or reason.kind != OTHER
-    if is_explained or not at_start:
-        return reason
-    if not any(kind_of(call.name) == READING for call in at_start):
-        return reason
-    host = reason.host._replace(calls=at_start, kind=READING)
-    return Reason(host, reported_call(at_start, files), is_start=True)
+    is_explained = any(not call.is_loop for call in host.calls) or host.kind != OTHER
+    if is_explained or not any(kind_of(call.name) == READING for call in host.at_start):
+        return host
+    at_start = host._replace(calls=host.at_start, kind=READING, is_start=True)
+    return with_reported(at_start, files)
+
+
+def with_reported(host: HostInPause, files: OwnFiles) -> HostInPause:
+    return host._replace(reported=reported_call(host.calls, files))
 
 
 def single_pause(periods: Periods) -> int | None:
@@ -218,7 +168,7 @@ def single_pause(periods: Periods) -> int | None:
     return times.index(longest) if is_single else None
 
 
-def reported_call(calls: Sequence[Call], files: OwnFiles) -> Call | None:
+def reported_call(calls: Sequence[HostCall], files: OwnFiles) -> HostCall | None:
     """Return the call to report, or None if no call is in own code."""
     with_line = [(call, call.frame.file) for call in calls if call.frame]
     asked = [call for call in with_line if files.is_asked_for(call[1])]
@@ -231,7 +181,7 @@ def reported_call(calls: Sequence[Call], files: OwnFiles) -> Call | None:
     return reported
 
 
-def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
+def cause_of(group: PauseGroup, what_helps: str, confidence: Confidence) -> Cause:
     """Return the cause of a group of pauses, whose gain is the time that they cost a step."""
     periods = group.periods
     occurrences = periods.occurrences(group.pauses)
@@ -239,7 +189,7 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
     if group.is_single:
         after = periods.steps[occurrences.gaps[0]][0].index
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
-    host, reported = group.reason.host, group.reason.reported
+    host, reported = group.host, group.host.reported
     lines = [call.frame.line for call in host.calls if call.frame]
     return Cause(
         f"{when(occurrences, group)}{what_host_does(group)}",
@@ -259,17 +209,17 @@ def cause_of(group: Group, what_helps: str, confidence: Confidence) -> Cause:
     )
 
 
-def gain_of(group: Group) -> Gain:
+def gain_of(group: PauseGroup) -> Gain:
     """Return the time of the pauses; at least that of the work, which can leave other work."""
     periods = group.periods
-    if not group.reason.host.calls:
+    if not group.host.calls:
         return Gain.at_most(group.gain)
     work = sum(group.work)
     low = work if periods.picked is None else work // periods.n_gaps
     return Gain(group.gain, min(low, group.gain), group.gain)
 
 
-def when(occurrences: Occurrences, group: Group) -> str:
+def when(occurrences: Occurrences, group: PauseGroup) -> str:
     """Return how long and how often the device waits."""
     periods = group.periods
     gain, period = time(group.gain), time(periods.mean)
@@ -299,10 +249,9 @@ def modes_of(times: Iterable[int]) -> str:
     )
 
 
-def what_host_does(group: Group) -> str:
+def what_host_does(group: PauseGroup) -> str:
     """Return the end of the message about pauses: what the host does during them."""
-    reason = group.reason
-    host, reported = reason.host, reason.reported
+    host, reported = group.host, group.host.reported
     if not host.is_known:
         return (
             ". The capture has no host events in that time, so the reason is unknown; the"
@@ -321,7 +270,7 @@ def what_host_does(group: Group) -> str:
     # Omit the loops around the step, unless the pause is in a loop itself.
     calls = [call for call in host.calls if call is reported or not call.is_loop] or host.calls
     chain = chain_of(calls)
-    if reason.is_start:
+    if host.is_start:
         return (
             f". At the start of the pause, the host still waits for a result in {chain}, and"
             " launches the next step only afterwards."
@@ -348,7 +297,7 @@ def what_host_does(group: Group) -> str:
     return f", while the host {does} in {chain}{below}. The call of {call.function} takes {took}."
 
 
-def chain_of(calls: list[Call]) -> str:
+def chain_of(calls: Sequence[HostCall]) -> str:
     """Return the names of calls, outermost first; names in the middle are left out if there are
     many."""
     names = [call.says for call in calls]
@@ -360,15 +309,3 @@ def chain_of(calls: list[Call]) -> str:
         if len(chain) <= _LONGEST_CHAIN or n <= 2:
             return chain
         n -= 1
-
-
-def note_on_names(group: Group) -> list[str]:
-    """Return a note if frames inside the reported call may be own code, too."""
-    frames = [call.frame for call in group.reason.inner]
-    files = sorted({frame.file for frame in frames if frame and is_ambiguous(frame.file)})
-    if not files:
-        return []
-    return [
-        f"host events name files without folders, so {listed(files)} may be a library's or your own"
-        f" code; the cause of the pauses assumes a library (--own FILE selects own code)"
-    ]
