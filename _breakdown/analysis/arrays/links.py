@@ -38,8 +38,6 @@ _UNREAD = 2
 # Ops are short if they together take at most 1 / `_SHORT` of the mean time of the collectives that
 # become asynchronous.
 _SHORT = 2
-# Math that takes at most 1 / `_LITTLE` of the wait is assumed to hide nothing.
-_LITTLE = 20
 # Kinds of events. Events at the same position are sorted in this order.
 _BEGIN, _END, _RUN = range(3)
 
@@ -132,28 +130,6 @@ class Links:
                 # The bytes on the links stay the same, so no other collective ends earlier.
                 saved += max(0, min(more - edited_saves, sum(map(self._total_of, moved))))
         return saved
-
-    def waited_for_at_once(self) -> set[Instruction]:
-        """Return all asynchronous collectives if math hides very little of them, otherwise none.
-
-        Math hides very little if collectives with little math between begin and end move at least
-        three quarters of the bytes.
-        """
-        n_bytes = n_at_once = 0
-        for computation in {here.computation for here in self._bytes}:
-            math = 0.0
-            math_at_begin: dict[Instruction, float] = {}
-            for _, kind, _, here, time, _ in self._events(computation):
-                if kind == _RUN:
-                    math += time
-                elif kind == _BEGIN:
-                    math_at_begin[here] = math
-                elif here in self._bytes:
-                    n_moved = self._bytes[here] * self._n_of(here)
-                    n_bytes += n_moved
-                    if (math - math_at_begin[here]) * _LITTLE <= self._time_of[here]:
-                        n_at_once += n_moved
-        return set(self._bytes) if n_at_once * 4 >= n_bytes * 3 else set()
 
     def _made_asynchronous(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
         order = self._order

@@ -37,10 +37,6 @@ FOR_PLACES = (
 )
 FOR_ORDER = "Sort, and use searchsorted, cumsum or segment_sum, instead of comparing all pairs."
 FOR_PRODUCTS = "Use einsum or a matmul instead (|a - b|² is |a|² - 2ab + |b|²)."
-FOR_REPEATED = (
-    "Do not repeat the array before the matmul, but split a dimension of the other operand into"
-    " groups: jnp.einsum('bgrd,bgsd->bgrs', q, k)."
-)
 
 
 class _Expansion(NamedTuple):
@@ -75,7 +71,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f" in {counted(len(members), 'op')}, {at}, which takes {time(total_of(affected))}."
             " Without the large array, the step would save <gain>.",
             helps,
-            SEEN if helps in (FOR_PLACES, FOR_REPEATED) else LIKELY,
+            SEEN if helps == FOR_PLACES else LIKELY,
             affected,
             [*(Retime(ran, _least_time(ran, hbm)) for ran in members), Remove(casts)],
             place=place if place.source_user else None,
@@ -145,10 +141,8 @@ def _remedy(reduce: Instruction, makers: list[Instruction]) -> str | None:
     compares = [maker for maker in makers if maker.opcode == "compare"]
     if compares:
         return FOR_ORDER if all(_can_sort(compare, reduce) for compare in compares) else None
-    if _is_matmul(reduce):
-        return FOR_REPEATED
     is_sum = any(called.root and called.root.opcode == "add" for called in reduce.called)
-    return FOR_PRODUCTS if is_sum else None
+    return FOR_PRODUCTS if is_sum and not _is_matmul(reduce) else None
 
 
 def _can_sort(compare: Instruction, reduce: Instruction) -> bool:

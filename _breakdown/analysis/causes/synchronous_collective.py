@@ -14,14 +14,12 @@ from _breakdown.analysis.causes.shared.step_program import (
     counts_of,
     total_of,
 )
-from _breakdown.pipeline.executions import Executions
 from _breakdown.units import time
 
-_SCHEDULER = "xla_tpu_enable_latency_hiding_scheduler"
 _FUSION_FLAGS = (
     "xla_tpu_enable_async_collective_fusion",
     "xla_tpu_enable_async_collective_fusion_fuse_{name}",
-    _SCHEDULER,
+    "xla_tpu_enable_latency_hiding_scheduler",
 )
 _OFFLOAD_FLAGS = ("xla_tpu_enable_sparse_core_collective_offload_{name}",)
 _PERMUTE_FLAGS = ("xla_enable_async_collective_permute",)
@@ -58,25 +56,19 @@ def find(of: StepProgram) -> Iterator[Cause]:
     if chip and chip.overlap == "sparse_cores" and is_much:
         flags_of = {"all-gather": _FUSION_FLAGS, "collective-permute": _PERMUTE_FLAGS}
     asynchronous = {collective_name_of(ran.op) for ran in of.collectives if ran.op.is_wait}
-    at_once = of.links.waited_for_at_once()
-    by_name: dict[str, list[Executions]] = {}
-    flags: dict[str, None] = {}
-    for ran in of.collectives:
-        name, here = collective_name_of(ran.op), ran.op.instruction
-        if name is None or id(ran) in left_out:
-            continue
-        if here in at_once:
-            flags[_SCHEDULER] = None
-        elif name in flags_of and name not in asynchronous:
-            flags |= dict.fromkeys(
-                flag.format(name=name.replace("-", "_")) for flag in flags_of[name]
-            )
-        else:
-            continue
-        by_name.setdefault(name, []).append(ran)
-    members = [ran for group in by_name.values() for ran in group]
+    members = [
+        ran
+        for ran in of.collectives
+        if (name := collective_name_of(ran.op)) in flags_of
+        and name not in asynchronous
+        and id(ran) not in left_out
+    ]
     if not members:
         return
+    names = [collective_name_of(ran.op) or "" for ran in members]
+    flags = {
+        flag.format(name=name.replace("-", "_")): None for name in names for flag in flags_of[name]
+    }
     total = total_of(members)
     yield Cause(
         f"The core stops for {time(total)} in {counts_of(members)}, with most time at"

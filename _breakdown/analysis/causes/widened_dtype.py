@@ -16,7 +16,6 @@ from _breakdown.analysis.causes.shared.widened_values import (
     is_looked_up,
     joined,
     multiplies,
-    residual_stream,
     stays_wide,
     widened_in,
 )
@@ -60,9 +59,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         region = reach(starts, consumers, stays).passed
         dots = [value for value in region if multiplies(value.instruction)]
         # What a matmul makes of the value counts only if it is written to HBM in f32.
-        after = arrays_in(reach(dots, consumers, stays).passed)
-        is_carried = any(array.moved for array in after)
-        wide = arrays_in(region if is_carried else residual_stream(of, starts, stays))
+        is_carried = any(array.moved for array in arrays_in(reach(dots, consumers, stays).passed))
+        wide = arrays_in(region) if is_carried else []
         if wide and not any(map(is_looked_up, converts)):
             explained |= region
             yield _cause(of, converts, [*wide, *_because_of(arrays, wide)])

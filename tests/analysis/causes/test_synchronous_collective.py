@@ -122,24 +122,6 @@ class Synchronous(unittest.TestCase):
         (row,) = in_turn(program, {"first": 100, "math": 60, "second": 100, "end": 100})
         self.assertEqual(row["gain_ps"], 60)
 
-    def test_late_reader_of_a_result_can_hide_the_next_collective(self) -> None:
-        program = [
-            op("x", "parameter", shape=LARGE),
-            op("free", "negate", "x", shape=LARGE),
-            op("first", "all-reduce", "x", shape=LARGE, extra=GROUPS),
-            op("near", "negate", "first", shape=LARGE),
-            op("begin", "all-gather-start", "near", shape=LARGE, extra=GROUPS),
-            op("end", "all-gather-done", "begin", shape=LARGE),
-            op("late", "exponential", "first", shape=LARGE),
-            op("last", "add", "late", "end", shape=LARGE),
-        ]
-        (row,) = in_turn(
-            program,
-            {"free": 50, "first": 100, "near": 100, "begin": 0, "end": 80, "late": 100, "last": 60},
-        )
-        # `free` hides 50 ps of the all-reduce, and `late` hides the whole all-gather.
-        self.assertEqual(row["gain_ps"], 50 + 80)
-
     def test_gain_is_at_most_the_time_of_the_collectives(self) -> None:
         program = [
             op("x", "parameter", shape=LARGE),
@@ -224,61 +206,3 @@ class Synchronous(unittest.TestCase):
             event("all-reduce-done.1", "all-reduce-done", 401, 50),
         ]
         self.assertEqual(causes({"main": program}, ran), [])
-
-    def test_asynchronous_collective_is_reported_if_no_math_runs_during_it(self) -> None:
-        program = [
-            op("x", "parameter", shape=LARGE),
-            op("free", "negate", "x", shape=LARGE),
-            op("all-gather-start.1", "all-gather-start", "x", shape=LARGE, extra=GROUPS),
-            op("between", "negate", "x", shape=LARGE),
-            op("all-gather-done.1", "all-gather-done", "all-gather-start.1", shape=LARGE),
-            op("after", "add", "free", "all-gather-done.1", shape=LARGE),
-        ]
-
-        def rows(start: int, between: int = 0) -> list[Json]:
-            """Return the causes if the all-gather starts at `start` ps. Math runs from 50 ps to
-            250 ps, and then for `between` ps, starting at 281 ps."""
-            ran = [
-                event("all-gather-start.1", "all-gather-start", start, 1),
-                event("free", "loop fusion", 50, FREE),
-                event("between", "loop fusion", 281, between),
-                event("all-gather-done.1", "all-gather-done", 300, 100),
-                event("after", "loop fusion", 400, 500),
-            ]
-            return causes({"main": program}, sorted(ran, key=lambda execution: execution.start))
-
-        (row,) = rows(280)
-        self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))
-        self.assertIn("xla_tpu_enable_latency_hiding_scheduler", row["what_helps"])
-        self.assertEqual(rows(10), [])
-        # Math shorter than a twentieth of the wait is ignored.
-        (row,) = rows(280, between=4)
-        self.assertEqual(row["gain_ps"], 100)
-        self.assertEqual(rows(280, between=15), [])
-
-    def test_asynchronous_collective_begins_at_an_update_that_needs_math(self) -> None:
-        program = {
-            "wrapped": [
-                op("p", "parameter", shape=LARGE),
-                op("all-gather.1", "all-gather", "p", shape=LARGE, extra=GROUPS),
-            ],
-            "main": [
-                op("x", "parameter", shape=LARGE),
-                op("start", "async-start", shape=LARGE, calls=["wrapped"]),
-                op("math", "negate", "x", shape=LARGE),
-                op("update", "async-update", "start", "math", shape=LARGE),
-                op("done", "async-done", "update", shape=LARGE),
-                op("free", "negate", "x", shape=LARGE),
-                op("after", "add", "free", "done", shape=LARGE),
-            ],
-        }
-        # No math runs between the end of `math` and the wait.
-        ran = [
-            event("start", "async-start", 0, 1),
-            event("math", "loop fusion", 1, 100),
-            event("done", "async-done", 101, 100),
-            event("free", "loop fusion", 201, FREE),
-            event("after", "loop fusion", 401, 500),
-        ]
-        (row,) = causes(program, ran)
-        self.assertEqual((row["cause"], row["gain_ps"]), ("synchronous_collective", 100))

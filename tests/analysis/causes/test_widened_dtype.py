@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Mapping
-from typing import Any
 
-from tests.analysis.small_programs import Json, causes, rounds, take
-from tests.builders.hlo_proto import Op, StackFrames, array, op, tuple_of
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import Op, StackFrames, array, op
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 10 000 bytes per picosecond.
@@ -190,51 +189,3 @@ class NearMisses(unittest.TestCase):
             is_wide = named.instruction.shape == WIDE
             named.instruction.shape = array("f32" if is_wide else "bf16", 8, 128)
         self.assertEqual(found(small), [])
-
-
-class Streams(unittest.TestCase):
-    @staticmethod
-    def found(added: str = "narrow.1", again: str = "narrow.2", first: str = "sum.1") -> list[Json]:
-        """Return the causes if a loop adds two values to the f32 array `first` in each round.
-        Matmuls make `narrow.1` and `narrow.2` of the sum."""
-        state = tuple_of(WIDE, NARROW)
-        body = [
-            op("state", "parameter", shape=state),
-            take("stream", "state", 0, WIDE),
-            take("weight", "state", 1, NARROW),
-            op("dot.1", "dot", "weight", "weight", shape=NARROW),
-            op("narrow.1", "convert", "dot.1", shape=WIDE, tf_op=CONVERT, frame=2),
-            op("other", "broadcast", "weight", shape=WIDE),
-            op("sum.2", "add", "stream", added, shape=WIDE, frame=2),
-            op("dot.2", "dot", "weight", "weight", shape=NARROW),
-            op("narrow.2", "convert", "dot.2", shape=WIDE, tf_op=CONVERT, frame=2),
-            op("sum.3", "add", "sum.2", again, shape=WIDE, frame=2),
-            op("root", "tuple", "sum.3", "weight", shape=state),
-        ]
-        main = [
-            *widened()[: 4 if first == "sum.1" else 3],
-            op("w", "parameter", shape=NARROW, number=2),
-            op("init", "tuple", first, "w", shape=state),
-            op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
-            take("y", "while.1", 1, NARROW),
-        ]
-        facts: dict[str, Any] = {"tf_op": "jvp()/add:", "bytes_accessed": N_WIDE}
-        ran = [
-            event(first, "loop fusion", 0, 60, **facts),
-            event("while.1", "while", 100, 200),
-            *rounds("sum.2", "loop fusion", 100, 50, 2, **facts),
-            *rounds("sum.3", "loop fusion", 150, 50, 2, **facts),
-        ]
-        condition = [op("rounds", "parameter", shape=state)]
-        program = {"body": body, "condition": condition, "main": main}
-        rows = causes(program, ran, *HBM, frames=FRAMES)
-        return [row for row in rows if row["cause"] == "widened_dtype"]
-
-    def test_residual_stream_is_reported_where_it_becomes_f32(self) -> None:
-        self.assertEqual([row["source_user"] for row in self.found()], ["pos.py:4"])
-        # Two sums are a stream, too.
-        self.assertEqual(len(self.found(first="wide")), 1)
-
-    def test_sum_to_which_one_matmul_is_added_is_not_reported(self) -> None:
-        self.assertEqual(self.found(again="other"), [])
-        self.assertEqual(self.found(added="other"), [])

@@ -164,43 +164,30 @@ class StepProgram:
         return order
 
     @cached_property
-    def _time_of_loop(self) -> dict[Instruction, int]:
+    def container_of(self) -> dict[Instruction, Executions]:
+        """Map each container that ran, such as a `while`, to its executions."""
         return {
-            ran.op.instruction: ran.total
+            ran.op.instruction: ran
             for ran in self.step.containers
             if ran.op.program is self.program and ran.op.instruction
         }
 
     def time_of(self, instruction: Instruction) -> int:
         """Return the time of an instruction; the time of a loop includes all ops inside it."""
-        executed = self.ran_of.get(instruction)
-        return executed.total if executed else self._time_of_loop.get(instruction, 0)
-
-    @cached_property
-    def n_of_loop(self) -> dict[Instruction, int]:
-        """Map each container that ran, such as a `while`, to its number of executions."""
-        return {
-            ran.op.instruction: ran.n
-            for ran in self.step.containers
-            if ran.op.program is self.program and ran.op.instruction
-        }
+        ran = self.ran_of.get(instruction) or self.container_of.get(instruction)
+        return ran.total if ran else 0
 
     def n_of(self, instruction: Instruction) -> int:
         """Return the number of executions of an instruction or a loop."""
-        executed = self.ran_of.get(instruction)
-        return executed.n if executed else self.n_of_loop.get(instruction, 0)
+        ran = self.ran_of.get(instruction) or self.container_of.get(instruction)
+        return ran.n if ran else 0
 
     def trips(self, loop: Instruction) -> int | None:
         """Return the number of iterations in one execution of a loop, computed from the first
         instruction of its body that ran."""
-        body = body_of(loop)
-        n_loop = self.n_of_loop.get(loop)
-        if body is None or not n_loop:
-            return None
-        for instruction in body.instructions:
-            if n := self.n_of(instruction):
-                return n // n_loop
-        return None
+        body, n_loop = body_of(loop), self.n_of(loop)
+        counts = map(self.n_of, body.instructions) if body and n_loop else ()
+        return next((n // n_loop for n in counts if n), None)
 
     def executed(self, instruction: Instruction) -> Executions | None:
         """Return the executions of an instruction, or of the fusion or asynchronous op that

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.graph import (
     DOTS,
@@ -12,7 +12,6 @@ from _breakdown.analysis.arrays.graph import (
     is_backward,
     is_layout,
     origins,
-    reach,
     walk,
 )
 from _breakdown.analysis.causes.shared.step_program import StepProgram
@@ -65,31 +64,6 @@ def stays_wide(value: Value) -> bool:
     if _only_moves(here):
         return _is_large(value, WIDE, *_NARROW)
     return _is_large(value) and (here.opcode in ELEMENTWISE or multiplies(here))
-
-
-def residual_stream(
-    of: StepProgram, starts: list[Value], stays: Callable[[Value], bool]
-) -> set[Value]:
-    """Return the sums of widened values with results of matmuls, if such sums are summed again."""
-
-    def is_summed(value: Value) -> bool:
-        here = value.instruction
-        return stays(value) and (here.opcode in ("add", "convert") or _only_moves(here))
-
-    stream = reach(starts, consumers, is_summed).passed
-    if sum(value.instruction.opcode == "add" for value in stream) < 2:
-        return set()
-    dots = [Value(here) for here in of.with_opcodes(*DOTS, "custom-call") if multiplies(here)]
-    of_dots = reach(dots, consumers, lambda value: value not in stream and _is_computed(value))
-    made = of_dots.passed - stream
-
-    def adds_matmul(value: Value) -> bool:
-        here = value.instruction
-        return here.opcode == "add" and any(Value(operand) in made for operand in here.operands)
-
-    sums = {value for value in stream if adds_matmul(value)}
-    first = reach(starts, consumers, lambda value: is_summed(value) and value not in sums)
-    return stream if sums - first.stopped else set()
 
 
 def _is_computed(value: Value) -> bool:
