@@ -1,7 +1,7 @@
 """Estimate how long a step would take if its program were edited.
 
-An edit removes ops, changes the bytes of an array, runs ops once instead of in every round of a
-loop, overlaps collectives with math, or gives ops another time. Each edited op follows its larger
+An edit changes the bytes of an array, overlaps collectives with math, or gives ops another time,
+which is 0 if they do not run. Each edited op follows its larger
 roof, at the efficiency that it has in the trace. Then the ops of each computation are replayed with
 their new times (see `links`), so that collectives share the links, and collectives that removed
 math has hidden become exposed.
@@ -26,12 +26,6 @@ from _breakdown.pipeline.executions import Executions
 from _proto.hlo.program import Instruction, Program
 
 
-class Remove(NamedTuple):
-    """The ops do not run."""
-
-    ops: Collection[Executions]
-
-
 class Resize(NamedTuple):
     """The array has `factor` times as many bytes; 0 leaves it out."""
 
@@ -39,15 +33,8 @@ class Resize(NamedTuple):
     factor: float
 
 
-class Once(NamedTuple):
-    """The ops run once for all rounds of their loop, and not in each of `trips` rounds."""
-
-    ops: Collection[Executions]
-    trips: int
-
-
 class Retime(NamedTuple):
-    """All executions of the op together take this time."""
+    """All executions of the op together take this time; 0 if the op does not run."""
 
     ran: Executions
     time: float
@@ -59,7 +46,11 @@ class Overlap(NamedTuple):
     collectives: Collection[Executions]
 
 
-Change: TypeAlias = "Remove | Resize | Once | Retime | Overlap"
+Change: TypeAlias = "Resize | Retime | Overlap"
+
+
+def removal_of(ops: Iterable[Executions]) -> list[Change]:
+    return [Retime(ran, 0) for ran in ops]
 
 
 class Gain(NamedTuple):
@@ -166,28 +157,16 @@ class Engine:
         for change in changes:
             if isinstance(change, Resize):
                 sizes[change.array] = min(change.factor, sizes.get(change.array, change.factor))
-        resized = self._resized(sizes, degree) if sizes else {}
-        factors = dict(resized)
-
-        def set_factor(ran: Executions, factor: float) -> None:
-            # If several changes make an op faster, the one that saves most counts.
-            factors[ran] = min(factor, factors.get(ran, factor))
-
+        factors = self._resized(sizes, degree) if sizes else {}
         slower: dict[Executions, float] = {}
-
         for change in changes:
-            if isinstance(change, Remove):
-                for ran in change.ops:
-                    set_factor(ran, 0.0)
-            elif isinstance(change, Once):
-                for ran in change.ops:
-                    set_factor(ran, resized.get(ran, 1.0) / change.trips)
-            elif isinstance(change, Retime):
-                factor = change.time / max(1, change.ran.total)
+            if isinstance(change, Retime):
+                ran, factor = change.ran, change.time / max(1, change.ran.total)
                 if factor > 1:
-                    slower[change.ran] = slower.get(change.ran, 0.0) + factor - 1
+                    slower[ran] = slower.get(ran, 0.0) + factor - 1
                 else:
-                    set_factor(change.ran, factor)
+                    # If several changes make an op faster, the one that saves most counts.
+                    factors[ran] = min(factor, factors.get(ran, factor))
         for ran, more in slower.items():
             if factors.get(ran) != 0:
                 factors[ran] = factors.get(ran, 1.0) + more

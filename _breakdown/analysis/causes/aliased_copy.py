@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from _breakdown.analysis.arrays.engine import Remove, Retime
+from _breakdown.analysis.arrays.engine import Retime, removal_of
 from _breakdown.analysis.arrays.graph import is_layout
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.arrays.traffic import moves_parts
@@ -42,7 +42,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             FOR_ARGUMENTS,
             SEEN,
             of_arguments,
-            [Remove(of_arguments), *_reads_from_hbm(of, chains)],
+            [*removal_of(of_arguments), *_reads_from_hbm(of, chains)],
         )
     explained = set(of_arguments)
     others = [ran for ran in of.long_ops if ran not in explained]
@@ -56,7 +56,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             FOR_VALUES,
             LIKELY,
             members,
-            [Remove(members)],
+            removal_of(members),
         )
 
 

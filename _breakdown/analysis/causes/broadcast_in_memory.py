@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Change, Remove, Resize
+from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
 from _breakdown.analysis.arrays.graph import STRUCTURE, Value, is_same
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
@@ -40,7 +40,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         makers = list(dict.fromkeys(ran for array, _ in rows for ran in array.makers))
         readers = [use.ran for array, _ in rows for use in array.reads]
         changes: list[Change] = [Resize(array.value, each.left) for array, each in rows]
-        changes.append(Remove([ran for ran in makers if _only_repeats(ran)]))
+        changes += removal_of(ran for ran in makers if _only_repeats(ran))
         yield Cause(
             f"<line> repeats an array {round(1 / moved.left)} times, and {biggest.shape.text}"
             f" ({size(biggest.shape.n_bytes or 0)}) is written to memory. Reading the small array"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from _breakdown.analysis.arrays.engine import Once
+from _breakdown.analysis.arrays.engine import Retime
 from _breakdown.analysis.arrays.graph import (
     DOTS,
     STRUCTURE,
@@ -171,5 +171,5 @@ def _cause(trips: int, row: Mapping[Executions, Confidence]) -> Cause:
         helps,
         SEEN if total_of(summed) >= total_of(same) else LIKELY,
         [*summed, *same],
-        [Once([*summed, *same], trips)],
+        [Retime(ran, ran.total / trips) for ran in (*summed, *same)],
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
 
-from _breakdown.analysis.arrays.engine import Remove, Retime
+from _breakdown.analysis.arrays.engine import Retime, removal_of
 from _breakdown.analysis.arrays.graph import STRUCTURE, Value, is_layout, producers, walk
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.one_hots import is_one_hot
@@ -73,7 +73,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             helps,
             SEEN if helps == FOR_PLACES else LIKELY,
             affected,
-            [*(Retime(ran, _least_time(ran, hbm)) for ran in members), Remove(casts)],
+            [*(Retime(ran, _least_time(ran, hbm)) for ran in members), *removal_of(casts)],
             place=place if place.source_user else None,
             can_lose=is_tiny,
             evidence={"shape": longest.shape.text},

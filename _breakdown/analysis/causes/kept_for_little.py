@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Change, Remove, Resize
+from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
 from _breakdown.analysis.arrays.graph import WHILE, Value, operand
 from _breakdown.analysis.arrays.of_step import TEMPORARY
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
@@ -50,7 +50,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             if not multiplies(ran)
             and all(made is array for made, use in of.arrays.uses_of[ran] if use.is_write)
         ]
-        changes: list[Change] = [Remove(copying)] if copying else [Resize(array.value, 0)]
+        changes: list[Change] = [*removal_of(copying)] if copying else [Resize(array.value, 0)]
         n_bytes = shape.n_bytes or 0
         yield Cause(
             f"<line> keeps {shape.text} ({size(n_bytes)}) of all rounds of a loop, and later ops"

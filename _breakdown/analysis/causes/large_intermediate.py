@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import floor
 
-from _breakdown.analysis.arrays.engine import Remove, Resize
+from _breakdown.analysis.arrays.engine import Resize, removal_of
 from _breakdown.analysis.arrays.graph import DOTS
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
 from _breakdown.analysis.causes.shared.attention_scores import has_dims, scores_in
@@ -84,7 +84,7 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             list(dict.fromkeys([*writers, *readers, *(each.ran for each in more)])),
             [
                 *(Resize(array.value, 0) for array in arrays),
-                Remove(only_for_them),
+                *removal_of(only_for_them),
                 *(each.change for each in more),
             ],
             place=place_of_longest(writers),

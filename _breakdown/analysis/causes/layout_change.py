@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.copies import changes_layout
 from _breakdown.analysis.causes.shared.sentences import clipped
@@ -38,6 +38,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
             REMEDY,
             LIKELY,
             members,
-            [Remove(members)],
+            removal_of(members),
             evidence={"shape": shape},
         )

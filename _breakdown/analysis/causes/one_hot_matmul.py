@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from _breakdown.analysis.arrays.engine import Change, Remove, Retime
+from _breakdown.analysis.arrays.engine import Change, Retime, removal_of
 from _breakdown.analysis.arrays.graph import Value, consumers, is_backward, is_same, origins, reach
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause, Confidence
 from _breakdown.analysis.causes.shared.lookups import Lookup, is_kept, lookups_in
@@ -67,7 +67,7 @@ def _causes(of: StepProgram, row: list[Lookup]) -> Iterator[Cause]:
     members = [*dots, *removed]
     total = total_of(members)
     lookups = [Retime(ran, min(ran.total, time)) for ran, time in dots.items()]
-    changes: list[Change] = [*lookups, Remove(list(removed))]
+    changes: list[Change] = [*lookups, *removal_of(removed)]
     first = row[0]
     array = first.matrix.array
     matrix = array.text if array else "of unknown shape"

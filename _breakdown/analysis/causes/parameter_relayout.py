@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
 from _breakdown.analysis.causes.shared.copies import (
@@ -48,7 +48,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             REMEDY,
             SEEN,
             members,
-            [Remove(members)],
+            removal_of(members),
             place=place_of(longest.op),
             evidence={"shape": here.shape if here else None},
         )

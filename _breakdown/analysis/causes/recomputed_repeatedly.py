@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause, StepFacts
 from _breakdown.analysis.causes.shared.checkpoints import (
     REPEATED_PART,
@@ -124,6 +124,6 @@ def _cause(
         FOR_OUTER if is_outer else FOR_INNER,
         SEEN,
         excess,
-        [Remove(removed)],
+        removal_of(removed),
         place=common_place_of(excess),
     )

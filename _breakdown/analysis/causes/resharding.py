@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.graph import Value, consumers, is_moved, is_same, producers, reach
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.sentences import only
@@ -128,6 +128,6 @@ def _cause(of: StepProgram, members: list[Executions]) -> Cause:
         helps,
         SEEN if constraints else LIKELY,
         removed,
-        [Remove(removed)],
+        removal_of(removed),
         place=place_of_longest(constraints or members),
     )

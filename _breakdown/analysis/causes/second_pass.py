@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Remove
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
@@ -47,7 +47,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             WHAT_HELPS,
             LIKELY,
             members,
-            [Remove(members)],
+            removal_of(members),
             evidence={"shape": biggest.shape.text},
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Change, Remove, Resize
+from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
 from _breakdown.analysis.arrays.graph import STRUCTURE
 from _breakdown.analysis.arrays.of_step import is_float
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
@@ -55,7 +55,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         REMEDY,
         SEEN,
         list(readers),
-        [*changes, Remove(casts)],
+        [*changes, *removal_of(casts)],
         evidence={"shape": largest.shape.text},
     )
 

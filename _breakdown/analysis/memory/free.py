@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from _breakdown.analysis.arrays.engine import Change, Remove, Resize
+from _breakdown.analysis.arrays.engine import Change, Resize, Retime
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.of_step import StepArrays
 from _breakdown.analysis.memory.allocator import runtime_of
@@ -44,11 +44,9 @@ def sizes_after(changes: Iterable[Change], arrays: StepArrays) -> dict[Value, fl
     """Map the arrays that become smaller, or are no longer computed, to their new size as a
     fraction of the present one. Without a copy or a collective, its operand stays in memory."""
     removed = {
-        ran
+        change.ran
         for change in changes
-        if isinstance(change, Remove)
-        for ran in change.ops
-        if ran.op.kind == COMPUTE
+        if isinstance(change, Retime) and not change.time and change.ran.op.kind == COMPUTE
     }
     touched = {array for ran in removed for array, _ in arrays.uses_of.get(ran, ())}
     unwritten = (

@@ -5,14 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Callable
 
-from _breakdown.analysis.arrays.engine import (
-    Change,
-    Once,
-    Overlap,
-    Remove,
-    Resize,
-    Retime,
-)
+from _breakdown.analysis.arrays.engine import Change, Overlap, Resize, Retime, removal_of
 from _breakdown.analysis.arrays.graph import Value
 from _proto.hlo.program import Instruction
 from tests.analysis.small_programs import Program as SmallProgram
@@ -66,35 +59,35 @@ class Edits(unittest.TestCase):
         return estimated(self.CHAIN, self.ran(flops), changes).estimate
 
     def test_removed_op_saves_its_time(self) -> None:
-        self.assertEqual(self.gain(lambda find: [Remove([find("used")])]), 200)
+        self.assertEqual(self.gain(lambda find: removal_of([find("used")])), 200)
 
     def test_op_with_another_time_saves_the_difference(self) -> None:
         self.assertEqual(self.gain(lambda find: [Retime(find("used"), 30)]), 170)
 
     def test_op_that_becomes_slower_costs_what_another_saves(self) -> None:
-        changes = self.gain(lambda find: [Remove([find("made")]), Retime(find("used"), 260)])
+        changes = self.gain(lambda find: [*removal_of([find("made")]), Retime(find("used"), 260)])
         self.assertEqual(changes, 100 - 60)
 
     def test_op_that_becomes_slower_twice_adds_up(self) -> None:
         slower = self.gain(
             lambda find: [
-                Remove([find("made")]),
+                *removal_of([find("made")]),
                 *(Retime(find("used"), 220), Retime(find("used"), 230)),
             ]
         )
         self.assertEqual(slower, 100 - 20 - 30)
 
     def test_no_change_saves_more_than_all_ops_of_the_class_take(self) -> None:
-        gain = estimated(self.CHAIN, self.ran(), lambda find: [Remove([*map(find, NAMES)])])
+        gain = estimated(self.CHAIN, self.ran(), lambda find: removal_of([*map(find, NAMES)]))
         self.assertEqual((gain.estimate, gain.high), (350, 350))
         # The other two ops are limited by HBM, and take 150 ps.
         ops = self.ran(flops=10**9)
-        gain = estimated(self.CHAIN, ops, lambda find: [Remove([find("made")])])
+        gain = estimated(self.CHAIN, ops, lambda find: removal_of([find("made")]))
         self.assertEqual((gain.estimate, gain.high), (100, 150))
 
     def test_copies_save_at_most_their_own_time(self) -> None:
         copies = [event(name, "data formatting", 100 * i, 100) for i, name in enumerate(NAMES)]
-        gain = estimated(self.CHAIN, copies, lambda find: [Remove([find("made")])])
+        gain = estimated(self.CHAIN, copies, lambda find: removal_of([find("made")]))
         self.assertEqual((gain.estimate, gain.high), (100, 100))
 
     def test_narrow_array_speeds_up_the_two_ops_that_it_bounds(self) -> None:
@@ -112,7 +105,7 @@ class Edits(unittest.TestCase):
 
     def test_two_edits_of_one_op_are_not_the_sum(self) -> None:
         both = self.gain(
-            lambda find: [Resize(Value(made(find, "made")), 0.5), Remove([find("used")])]
+            lambda find: [Resize(Value(made(find, "made")), 0.5), *removal_of([find("used")])]
         )
         self.assertEqual(both, 25 + 200)
 
@@ -136,7 +129,9 @@ class Edits(unittest.TestCase):
             op("states", "tuple", "next"),
         ]
         ran = rounds("next", "loop fusion", 0, 40, 4)
-        gain = estimated(loop(body, 1), ran, lambda find: [Once([find("next")], 4)])
+        gain = estimated(
+            loop(body, 1), ran, lambda find: [Retime(find("next"), find("next").total / 4)]
+        )
         self.assertEqual(gain.estimate, 3 * 40)
 
 
@@ -158,7 +153,7 @@ class Collectives(unittest.TestCase):
             event("done", "all-gather-done", 301, 100),
             event("out", "loop fusion", 401, 50),
         ]
-        gain = estimated(self.PROGRAM, ran, lambda find: [Remove([find("math")])])
+        gain = estimated(self.PROGRAM, ran, lambda find: removal_of([find("math")]))
         # The gather takes as long as the math and the wait, so nothing is saved.
         self.assertEqual(gain.estimate, 0)
 

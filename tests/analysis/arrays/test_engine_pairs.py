@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import _breakdown.modes.by_array
-from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Once, Remove, Resize, Retime
+from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Resize, Retime, removal_of
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArrays
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import programs_of
@@ -66,7 +66,7 @@ def log_probabilities(step: Step, arrays: StepArrays) -> list[Change]:
     """Leave out the log-probabilities, and the gradient of the gather that reads them."""
     left_out = [a.value for a in arrays if a.shape.text == "f32[4,2048,32768]"]
     gradient = chosen(step, lambda ran: ran.op.name == "select_reduce_fusion")
-    return [*(Resize(value, 0) for value in left_out), Remove(gradient)]
+    return [*(Resize(value, 0) for value in left_out), *removal_of(gradient)]
 
 
 def constraint(step: Step, _: StepArrays) -> list[Change]:
@@ -78,7 +78,7 @@ def constraint(step: Step, _: StepArrays) -> list[Change]:
             "all-to-all" in ran.op.name or (ran.op.kind == DATA_MOVE and file_line(ran) in lines)
         ),
     )
-    return [Remove(moves)]
+    return removal_of(moves)
 
 
 def widened(_: Step, arrays: StepArrays) -> list[Change]:
@@ -99,13 +99,13 @@ def one_hot(step: Step, _: StepArrays) -> list[Change]:
     made = chosen(step, lambda ran: ran.op.name in ("fusion.272", "fusion.268"))
     (lookup,) = chosen(step, lambda ran: ran.op.name == "fusion.144")
     (scatter,) = chosen(step, lambda ran: ran.op.name == "fusion.158")
-    return [Remove(made), Retime(lookup, MS * 12 // 100), Retime(scatter, MS * 5 // 100)]
+    return [*removal_of(made), Retime(lookup, MS * 12 // 100), Retime(scatter, MS * 5 // 100)]
 
 
 def reduced_once(step: Step, _: StepArrays) -> list[Change]:
     """Reduce the gradients once, and not in each of four micro-batches."""
     reductions = chosen(step, lambda ran: ran.op.kind == COMM and file_line(ran) == "step.py:13")
-    return [Once(reductions, 4)]
+    return [Retime(ran, ran.total / 4) for ran in reductions]
 
 
 def inner_checkpoint(step: Step, _: StepArrays) -> list[Change]:
@@ -117,7 +117,7 @@ def inner_checkpoint(step: Step, _: StepArrays) -> list[Change]:
             and (ran.op.kind == COMM or (ran.op.path or "").count("checkpoint") == 2)
         ),
     )
-    return [Remove(again)]
+    return removal_of(again)
 
 
 def second_pass(step: Step, _: StepArrays) -> list[Change]:
@@ -131,7 +131,7 @@ def second_pass(step: Step, _: StepArrays) -> list[Change]:
         is_small = arrays is not None and len(arrays) == 1 and arrays[0].n_elements <= 2048
         return is_small and all(inner.opcode != "convolution" for inner in here.inside())
 
-    return [Remove(chosen(step, is_reduction))]
+    return [*removal_of(chosen(step, is_reduction))]
 
 
 def slow_kernels(step: Step, _: StepArrays) -> list[Change]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Callable
 
-from _breakdown.analysis.arrays.engine import Change, Remove
+from _breakdown.analysis.arrays.engine import Change, removal_of
 from tests.builders.hlo_proto import Op, array, listed_groups, op
 from tests.builders.traffic import Find, estimated
 from tests.builders.xspace import Op as Event
@@ -45,7 +45,7 @@ def ran(math: int) -> list[Event]:
 
 
 def without(*names: str) -> Callable[[Find], list[Change]]:
-    return lambda find: [Remove([find(name) for name in names])]
+    return lambda find: removal_of([find(name) for name in names])
 
 
 class Links(unittest.TestCase):
