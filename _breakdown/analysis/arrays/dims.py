@@ -49,11 +49,8 @@ def links_of(here: Instruction) -> list[Link]:
     except (IndexError, ValueError):
         return []
     # Only damaged programs have dimensions that do not exist.
-    exist = [set(range(len(array.dims) if array else 0)) for array in (*operands, result)]
-    for link in links:
-        if not (exist[link.place].issuperset(link.inside) and exist[-1].issuperset(link.outside)):
-            return []
-    return links
+    exist = (_has(operands[it.place], it.inside) and _has(result, it.outside) for it in links)
+    return links if all(exist) else []
 
 
 def _has(array: Array | None, dims: Iterable[int | None]) -> bool:

@@ -18,6 +18,12 @@ RUN_ID = "run_id"
 # handles the execution's end.
 _ENQUEUES, _COMPLETES = "Enqueue", "CompleteCallbacks"
 
+CONTRADICTION = (
+    "programs start before the host launches them, or end after it handles their end, in {} of"
+    " launch and execution, which no offset between the clocks mends, so no call of the host is"
+    " named as the cause of a pause"
+)
+
 
 class Launches:
     """The executions of a device's programs, and the threads that launched each of them.
@@ -83,11 +89,7 @@ class Launches:
         """Return a note if the clocks of host and device disagree."""
         n = f"{self.n_contradicting} of {counted(self.n_pairs, 'pair')}"
         if self.contradict:
-            return [
-                f"programs start before the host launches them, or end after it handles their end,"
-                f" in {n} of launch and execution, which no offset between the clocks mends, so no"
-                " call of the host is named as the cause of a pause"
-            ]
+            return [CONTRADICTION.format(n)]
         if not self.offset:
             return []
         return [

@@ -24,6 +24,7 @@ FLAGS = (
 NO_SCHEDULES = f"the capture has no schedules of kernels; to see time by source line, {FLAGS}"
 NO_REGIONS = f"the capture has no regions inside kernels; to see them and source lines, {FLAGS}"
 OF_SCHEDULE = ("schedule", "lines_are", "lines", "lines_tail")
+OF_REGIONS = ("regions", "waiting_ps", "waiting_pct", "computing_ps", "outside_regions_ps")
 OF_REGION = ("usage", "spills", "fills")
 
 
@@ -54,13 +55,7 @@ class Details:
 
     def _region_fields(self, inside: Regions | None, total: int, longest: int) -> Json:
         if inside is None:
-            return {
-                "regions": None,
-                "waiting_ps": None,
-                "waiting_pct": None,
-                "computing_ps": None,
-                "outside_regions_ps": None,
-            }
+            return dict.fromkeys(OF_REGIONS)
         return {
             "regions": [
                 {

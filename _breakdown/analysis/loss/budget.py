@@ -33,6 +33,8 @@ AT_ROOF: Final = "at_roof"
 SMALLEST_SHARE = Fraction(5, 10**4)
 # A step is at its roof if less than 1/LITTLE of its time is lost, unknown or idle.
 LITTLE = 10
+# The figures of a class of ops; idle time and overlap have none.
+OF_CLASS = ("at_roof_ps", "lost_ps", "hideable_ps", "n_executions")
 
 
 class Budget(NamedTuple):
@@ -126,10 +128,7 @@ class Budget(NamedTuple):
             "class": name,
             "dur_ps": duration,
             "pct_of_step": percent(duration, self.step.duration),
-            "at_roof_ps": None,
-            "lost_ps": None,
-            "hideable_ps": None,
-            "n_executions": None,
+            **dict.fromkeys(OF_CLASS),
         }
 
     def notes(self) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from _breakdown.analysis.causes import PAUSES, RULE_NAMED
 from _breakdown.analysis.causes.shared.cause import StepFacts
-from _breakdown.analysis.causes.shared.find import Found
+from _breakdown.analysis.causes.shared.find import RankedCause
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.loss.budget import IDLE
 from _breakdown.analysis.loss.findings import Finding
@@ -21,7 +21,7 @@ Line = Sequence[Finding]
 
 
 def loss_row(
-    lines: Sequence[Line], causes: Sequence[Found], facts: StepFacts, idle: int
+    lines: Sequence[Line], causes: Sequence[RankedCause], facts: StepFacts, idle: int
 ) -> Json | None:
     """Return the largest loss without a known cause: a cause that surely gains something, and at
     least half of the loss. Return None if no time is lost."""
@@ -63,7 +63,7 @@ def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
 
 
 def largest_line(
-    lines: Sequence[Line], causes: Sequence[Found], facts: StepFacts
+    lines: Sequence[Line], causes: Sequence[RankedCause], facts: StepFacts
 ) -> tuple[Line | None, int]:
     """Return the line without a known cause that loses the most time, and that time without what
     known causes gain there. Time in which the device waits for a late one does not count, because

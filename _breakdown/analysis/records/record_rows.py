@@ -32,7 +32,7 @@ from _proto.trace.ranks import TPU_RE, planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _breakdown.analysis.causes.shared.facts import Found
+    from _breakdown.analysis.causes.shared.facts import FoundCauses
     from _proto.hlo.programs import Programs
     from _proto.trace.trace import Trace
 
@@ -182,7 +182,7 @@ def found_in(
     devices: Sequence[DeviceFacts],
     programs: Programs,
     context: Context,
-) -> Found:
+) -> FoundCauses:
     """Return the causes in the step of the first recorded device that modes of one step pick.
 
     If that device is the one of `picked`, its step has been compared with other devices.
@@ -232,7 +232,7 @@ def cause_row(row: Mapping[str, Any]) -> Json:
     return {**{name: row[name] for name in names}, "device": row["evidence"].get("device")}
 
 
-def device_row(device: DeviceFacts, program_ids: list[int], found: Found | None) -> Json:
+def device_row(device: DeviceFacts, program_ids: list[int], found: FoundCauses | None) -> Json:
     program_id = device.program_id
     return {
         "device": device.device,

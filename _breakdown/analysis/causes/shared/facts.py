@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class Found(NamedTuple):
+class FoundCauses(NamedTuple):
     """The rows of the causes of a step, and the names of all causes that its capture can show."""
 
     causes: list[Json]
     examined: list[str]
 
 
-def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevice]) -> Found:
+def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevice]) -> FoundCauses:
     """Return the causes that `bottleneck` finds in a step if it has no options. The devices in
     `known` have been read."""
     roofs = roofs_of(step.device, None, {})
@@ -45,7 +45,7 @@ def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevic
     peers = read_peers(step, context, known)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
     causes = [row_of(found, facts) for found in causes_of(facts)]
-    return Found(causes, [rule.name for rule in RULES if can_find(rule, facts)])
+    return FoundCauses(causes, [rule.name for rule in RULES if can_find(rule, facts)])
 
 
 def can_find(rule: Rule, facts: StepFacts) -> bool:

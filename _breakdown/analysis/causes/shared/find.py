@@ -32,7 +32,7 @@ N_OPS_NAMED = 10
 LEAST_FREED = 50
 
 
-class Found(NamedTuple):
+class RankedCause(NamedTuple):
     """A cause with its gain; `after` is the gain after all causes above are removed.
 
     The gain is unknown if the range has no ends.
@@ -57,7 +57,7 @@ class Found(NamedTuple):
         return Group(list(self.cause.executions)).total
 
 
-def causes_of(facts: StepFacts) -> list[Found]:
+def causes_of(facts: StepFacts) -> list[RankedCause]:
     """Return the causes, sorted by gain, largest first.
 
     Causes that may gain nothing come after those that surely gain something, then causes of unknown
@@ -75,21 +75,21 @@ def causes_of(facts: StepFacts) -> list[Found]:
         lambda: facts.arrays,
         {program.program: program.links for program in programs}.get,
     )
-    large: list[Found] = []
+    large: list[RankedCause] = []
     for rule in RULES:
         causes = [
-            Found(cause._replace(name=rule.name), gain_of(cause, engine))
+            RankedCause(cause._replace(name=rule.name), gain_of(cause, engine))
             for cause in joined_by_line(found_by(rule, facts, programs, pauses))
         ]
         # What is omitted explains nothing to the rules below.
-        new = [found for found in causes if is_large(found, facts)]
+        new = [found for found in causes if is_large(found, facts.step)]
         facts.found[rule.name] = [found.cause for found in new]
         large += new
     large.sort(key=order_of)
     return list(with_gains_after(large, engine))
 
 
-def order_of(found: Found) -> tuple[bool, bool, bool, int, int]:
+def order_of(found: RankedCause) -> tuple[bool, bool, bool, int, int]:
     """Return the key by which causes are sorted."""
     n_bytes = found.cause.gain_bytes or 0
     time = found.gain.estimate if found.is_known else found.affected
@@ -103,7 +103,7 @@ def gain_of(cause: Cause, engine: Engine) -> Gain:
     return gain._replace(low=0) if cause.can_lose and gain.low else gain
 
 
-def with_gains_after(found: Iterable[Found], engine: Engine) -> Iterator[Found]:
+def with_gains_after(found: Iterable[RankedCause], engine: Engine) -> Iterator[RankedCause]:
     """Add the gain that each cause has after the causes above it are removed."""
     above: list[Change] = []
     saved = 0
@@ -153,18 +153,14 @@ def pause_causes(step: Step, periods: Periods | None, context: Context) -> list[
     """Return the causes of pauses that `bottleneck` shows, largest gain first."""
     groups = groups_of(step, periods, context)
     rules = [rule for rule in RULES if rule.needs == PAUSES and groups]
-    causes = [
-        cause._replace(name=rule.name)
+    found = [
+        RankedCause(cause._replace(name=rule.name), cause.measured)
         for rule in rules
         for cause in joined_by_line(rule.module.find(groups))
-        if is_long(cause, step)
+        if cause.measured
     ]
-    return sorted(causes, key=lambda cause: -cause.measured.estimate if cause.measured else 0)
-
-
-def is_long(cause: Cause, step: Step) -> bool:
-    duration = max(1, cause.period_ps or step.duration)
-    return cause.measured is not None and cause.measured.estimate * SMALLEST_PART >= duration
+    found.sort(key=lambda each: -each.gain.estimate)
+    return [each.cause for each in found if is_large(each, step)]
 
 
 def joined_by_line(causes: Iterable[Cause]) -> Iterator[Cause]:
@@ -195,11 +191,11 @@ def joined(main: Cause, alike: Sequence[Cause]) -> Cause:
     )
 
 
-def is_large(found: Found, facts: StepFacts) -> bool:
+def is_large(found: RankedCause, step: Step) -> bool:
     """Return whether a cause gains enough of the step, or affects enough of it if there is no
     estimate."""
     cause = found.cause
-    duration = max(1, cause.period_ps or facts.step.duration)
+    duration = max(1, cause.period_ps or step.duration)
     has_estimate = cause.changes or cause.measured
     time = found.gain.estimate if has_estimate else found.affected
     return bool(cause.gain_bytes) or time * SMALLEST_PART >= duration
@@ -215,7 +211,7 @@ def freed_of(cause: Cause, facts: StepFacts) -> Freed | None:
     return freed if freed and freed.n_bytes * LEAST_FREED >= freed.peak > 0 else None
 
 
-def row_of(found: Found, facts: StepFacts) -> Json:
+def row_of(found: RankedCause, facts: StepFacts) -> Json:
     cause, gain = found.cause, found.gain
     freed = freed_of(cause, facts)
     place = place_of_cause(cause)

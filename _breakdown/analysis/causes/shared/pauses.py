@@ -59,6 +59,28 @@ _DOES: dict[Kind, str] = {
     OTHER: "is",
 }
 
+# What the host does, where its work is unknown or only a wait.
+NO_EVENTS = (
+    ". The capture has no host events in that time, so the reason is unknown; the device may also"
+    " wait for another device or host."
+)
+LAUNCHED_BEFORE = (
+    ". The next step was launched before, so the host does not delay it; the device may wait for"
+    " its inputs or for other devices."
+)
+NO_CALL = (
+    ". No single call on the way to the next launch covers half of this pause; `idle --step all`"
+    " lists what the host did."
+)
+AT_START = (
+    ". At the start of the pause, the host still waits for a result in {}, and launches the next"
+    " step only afterwards."
+)
+ONLY_WAITS = (
+    ". The thread that launches the steps only waits, in {}, and the trace shows no work on another"
+    " thread that ends when the wait ends."
+)
+
 
 class PauseGroup(NamedTuple):
     """Pauses in which the host does the same, and what it does in the longest. `is_single` is true
@@ -253,33 +275,18 @@ def what_host_does(group: PauseGroup) -> str:
     """Return the end of the message about pauses: what the host does during them."""
     host, reported = group.host, group.host.reported
     if not host.is_known:
-        return (
-            ". The capture has no host events in that time, so the reason is unknown; the"
-            " device may also wait for another device or host."
-        )
+        return NO_EVENTS
     if host.launched_before:
-        return (
-            ". The next step was launched before, so the host does not delay it; the device may"
-            " wait for its inputs or for other devices."
-        )
+        return LAUNCHED_BEFORE
     if not host.calls:
-        return (
-            ". No single call on the way to the next launch covers half of this pause; `idle --step"
-            " all` lists what the host did."
-        )
+        return NO_CALL
     # Omit the loops around the step, unless the pause is in a loop itself.
     calls = [call for call in host.calls if call is reported or not call.is_loop] or host.calls
     chain = chain_of(calls)
     if host.is_start:
-        return (
-            f". At the start of the pause, the host still waits for a result in {chain}, and"
-            " launches the next step only afterwards."
-        )
+        return AT_START.format(chain)
     if host.only_waits:
-        return (
-            f". The thread that launches the steps only waits, in {chain}, and the trace shows no"
-            " work on another thread that ends when the wait ends."
-        )
+        return ONLY_WAITS.format(chain)
     does = _DOES[host.kind]
     if host.kind == SENDING and host.n_arguments:
         does = f"sends {counted(host.n_arguments, 'argument')} to {host.sent_to}"
