@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from _breakdown.analysis.arrays.of_step import StepArray, StepArrays, Use, arrays_of_step
-from _breakdown.analysis.roof.ledger import Entry, ledger_of
+from _breakdown.analysis.roof.ledger import LedgerEntry, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.analysis.source.rows import chip_fields, likely_fields, peaks_used, scope_fields
@@ -77,7 +77,7 @@ class Rows:
     """Build the rows of the arrays of a step."""
 
     def __init__(
-        self, step: Step, arrays: StepArrays, ledger: Sequence[Entry], roofs: Roofs
+        self, step: Step, arrays: StepArrays, ledger: Sequence[LedgerEntry], roofs: Roofs
     ) -> None:
         self.step, self.arrays, self.roofs = step, arrays, roofs
         self.class_of = {id(entry.ran): entry.name for entry in ledger}

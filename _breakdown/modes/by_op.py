@@ -24,7 +24,7 @@ from _breakdown.analysis.roof.costs import (
     precision_of,
 )
 from _breakdown.analysis.roof.exposed import is_exposed
-from _breakdown.analysis.roof.ledger import Entry, entry_of
+from _breakdown.analysis.roof.ledger import LedgerEntry, entry_of
 from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.analysis.source.likely_lines import line_of
@@ -155,7 +155,7 @@ class Judge:
         self.by_user = by_user
         # The caller adds the ops that are shown.
         self.loops = loops_of(step, ())
-        self._judged: dict[int, Entry] = {}
+        self._judged: dict[int, LedgerEntry] = {}
 
     def class_key(self, group: Group) -> object:
         entry = self._entry(group.members[0])
@@ -203,16 +203,16 @@ class Judge:
             "program": program_row(group.op.instruction),
         }
 
-    def _entries(self, group: Group) -> list[Entry]:
+    def _entries(self, group: Group) -> list[LedgerEntry]:
         return [self._entry(ran) for ran in group.members]
 
-    def _entry(self, ran: Executions) -> Entry:
+    def _entry(self, ran: Executions) -> LedgerEntry:
         key = id(ran)
         if key not in self._judged:
             self._judged[key] = entry_of(ran, self.roofs, self.by_user)
         return self._judged[key]
 
-    def _fields(self, group: Group, entries: Sequence[Entry]) -> Json:
+    def _fields(self, group: Group, entries: Sequence[LedgerEntry]) -> Json:
         """Return properties of the group's first op, and sums over all executions. For a container,
         `entries` is empty."""
         op = group.op

@@ -26,7 +26,7 @@ from _breakdown.analysis.roof.costs import (
     costs_by_kernel,
     declared_notes,
 )
-from _breakdown.analysis.roof.ledger import Entry, is_declared, ledger_of
+from _breakdown.analysis.roof.ledger import LedgerEntry, is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.analysis.source.rows import chip_fields, op_name, peaks_used
@@ -206,14 +206,14 @@ def write_tables(path: str, out: str, rows: Mapping[str, Iterable[Row]]) -> dict
     return n_rows
 
 
-def numbered_stacks(ledger: Iterable[Entry]) -> Stacks:
+def numbered_stacks(ledger: Iterable[LedgerEntry]) -> Stacks:
     stacks = (entry.ran.op.stack for entry in ledger)
     frames = dict.fromkeys(stack.frames for stack in stacks if stack)
     return {of_stack: number for number, of_stack in enumerate(frames, 1)}
 
 
 def op_rows(
-    ledger: Iterable[Entry], by_user: Mapping[str, KernelCost], stacks: Stacks
+    ledger: Iterable[LedgerEntry], by_user: Mapping[str, KernelCost], stacks: Stacks
 ) -> Iterator[Row]:
     for number, entry in enumerate(ledger, 1):
         op = entry.ran.op
@@ -266,7 +266,7 @@ def array_rows(arrays: StepArrays, moved: Iterable[StepArray]) -> Iterator[Row]:
         yield number, array.shape.text, arrays.kind_of(array), array.name
 
 
-def access_rows(moved: Iterable[StepArray], ledger: Iterable[Entry]) -> Iterator[Row]:
+def access_rows(moved: Iterable[StepArray], ledger: Iterable[LedgerEntry]) -> Iterator[Row]:
     number_of = {id(entry.ran): number for number, entry in enumerate(ledger, 1)}
     for number, array in enumerate(moved, 1):
         uses = ((number_of[id(use.ran)], use) for use in array.uses)

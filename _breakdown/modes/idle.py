@@ -14,7 +14,7 @@ from typing import Any
 
 from _breakdown.analysis.causes.shared.cause import Cause
 from _breakdown.analysis.causes.shared.find import pause_causes
-from _breakdown.analysis.idle.gaps import Gap, Surroundings, longest_gaps
+from _breakdown.analysis.idle.gaps import Gap, GapSurroundings, longest_gaps
 from _breakdown.analysis.idle.host_activity import HostActivity
 from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import periods_of
@@ -46,7 +46,7 @@ COUNTED = 1_000_000
 def idle(step: Step, context: Context, *, top: int = 10) -> Json:
     longest = longest_gaps(step, top)
     counted = [(start, end) for start, end in step.timeline.gaps if end - start >= COUNTED]
-    around = Surroundings(step, {*longest, *counted})
+    around = GapSurroundings(step, {*longest, *counted})
     window_of = {gap: around.window(*gap) for gap in (*longest, *counted)}
     periods = periods_of(step.device, step.picked)
     of_picked = periods.of_picked if periods else None

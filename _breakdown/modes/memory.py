@@ -14,7 +14,7 @@ from typing import Any
 
 from _breakdown.analysis.memory.allocator import runtime_of
 from _breakdown.analysis.memory.memory_peak import (
-    Held,
+    HeldMemory,
     Peak,
     peak_of_program,
 )
@@ -81,7 +81,7 @@ class Origin:
 class Live(NamedTuple):
     """A piece of memory that is live at the peak, and the instruction that defines its buffer."""
 
-    held: Held
+    held: HeldMemory
     origin: Origin
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from _breakdown.analysis.idle.gaps import Surroundings, longest_gaps
+from _breakdown.analysis.idle.gaps import GapSurroundings, longest_gaps
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.roof.exposed import Exposed, exposed
 from _breakdown.analysis.source.likely_lines import line_of
@@ -61,7 +61,7 @@ def summary(step: Step, context: Context, *, top: int = 50, include_comm: bool =
     kinds = (COMPUTE, COMM) if include_comm else (COMPUTE,)
     groups, omitted = costliest_groups(step.of_kinds(*kinds), source_key, top)
     gaps = longest_gaps(step, N_GAPS)
-    around = Surroundings(step, gaps)
+    around = GapSurroundings(step, gaps)
     durations = durations_of(step)
     return {
         **period_fields(periods_of(step.device, step.picked)),

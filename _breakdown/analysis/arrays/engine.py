@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
-from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, Entry
+from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, LedgerEntry
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _proto.hlo.program import Instruction, Program
@@ -96,7 +96,7 @@ class Engine:
 
     def __init__(
         self,
-        ledger: Iterable[Entry],
+        ledger: Iterable[LedgerEntry],
         arrays: Callable[[], StepArrays],
         links_of: Callable[[Program], Links | None],
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
 from _breakdown.analysis.arrays.values import Arrays, arrays_of, operand_values
-from _breakdown.analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, Entry
+from _breakdown.analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, LedgerEntry
 from _breakdown.analysis.roof.roofs import Roofs
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
@@ -161,7 +161,7 @@ class StepArray:
         return widest.dtype
 
 
-def arrays_of_step(step: Step, ledger: Sequence[Entry], roofs: Roofs) -> StepArrays:
+def arrays_of_step(step: Step, ledger: Sequence[LedgerEntry], roofs: Roofs) -> StepArrays:
     """Return the arrays of a step. On a page, causes and `by_array` ask for the same ledger."""
     # Keep the ledger, so that no other list can get its id.
     found, _ = step.once((arrays_of_step, id(ledger)), lambda: (StepArrays(ledger, roofs), ledger))
@@ -171,7 +171,7 @@ def arrays_of_step(step: Step, ledger: Sequence[Entry], roofs: Roofs) -> StepArr
 class StepArrays:
     """The arrays of all programs of a step."""
 
-    def __init__(self, ledger: Iterable[Entry], roofs: Roofs) -> None:
+    def __init__(self, ledger: Iterable[LedgerEntry], roofs: Roofs) -> None:
         # Bytes per picosecond; infinite if unknown, so that no op is limited by HBM.
         self._peak = math.inf if roofs.hbm is None else float(roofs.hbm)
         self.by_value: dict[Value, StepArray] = {}
@@ -192,7 +192,7 @@ class StepArrays:
     def __iter__(self) -> Iterator[StepArray]:
         return iter(self.by_value.values())
 
-    def _add(self, entry: Entry, here: Instruction) -> None:
+    def _add(self, entry: LedgerEntry, here: Instruction) -> None:
         program = here.program
         if program not in self._programs:
             self._programs[program] = arrays_of(program)
@@ -248,7 +248,7 @@ class StepArrays:
             self.unattributed += counted * ran.n
         return shares(counted, found)
 
-    def _is_bound_by_hbm(self, entry: Entry, n_bytes: int) -> bool:
+    def _is_bound_by_hbm(self, entry: LedgerEntry, n_bytes: int) -> bool:
         """Return whether HBM limits an op: memory-bound math, or data movement."""
         if entry.name not in (MEMORY_BOUND, DATA_MOVEMENT):
             return False

@@ -8,7 +8,7 @@ from _breakdown.analysis.arrays.engine import Retime
 from _breakdown.analysis.arrays.graph import ELEMENTWISE
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram, total_of
-from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.roof.ledger import LedgerEntry
 from _breakdown.light import NamedTuple
 from _breakdown.units import counted, time
 
@@ -60,7 +60,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         )
 
 
-def _bits_of(entry: Entry) -> _Bits | None:
+def _bits_of(entry: LedgerEntry) -> _Bits | None:
     """Return the random numbers that an op computes; None if it computes few, or computes them
     while it moves its bytes."""
     here = entry.ran.op.instruction

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from _breakdown.analysis.arrays.engine import Retime
 from _breakdown.analysis.arrays.graph import loop_around
 from _breakdown.analysis.arrays.of_step import StepArray, Use
-from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace
 from _breakdown.analysis.causes.shared.one_hots import Hot, hot_of, near_one_hots, unchanged
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.light import NamedTuple
@@ -36,7 +36,7 @@ class _Update(NamedTuple):
     before: StepArray
     after: StepArray
     hot: Hot
-    place: Place
+    place: CausePlace
     # Bytes that all executions of the op move for elements that stay as they are.
     written: float
     read: float

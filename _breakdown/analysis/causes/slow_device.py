@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from _breakdown.analysis.arrays.engine import Gain
-from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, CausePlace, StepFacts
 from _breakdown.analysis.causes.shared.sentences import short
 from _breakdown.analysis.causes.shared.step_program import place_of
 from _breakdown.analysis.comm.peers import Peers
@@ -65,6 +65,6 @@ def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -
         LIKELY,
         at_line,
         measured=measured,
-        place=place_of(longest.op) if longest else Place(line),
+        place=place_of(longest.op) if longest else CausePlace(line),
         evidence={"device": slow.name},
     )

@@ -25,7 +25,7 @@ from _breakdown.analysis.devices.peer_devices import (
     executions_by_place,
     read_peers,
 )
-from _breakdown.analysis.roof.ledger import Entry, avoidable
+from _breakdown.analysis.roof.ledger import LedgerEntry, avoidable
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.device import Device, number_of, tpus_of
@@ -102,7 +102,7 @@ class Peers(NamedTuple):
         """Return how long the picked device waits for late devices in the given ops."""
         return sum(self.of_ops[i].peer_wait for i in metadata_ids if i in self.of_ops)
 
-    def without_waits(self, ledger: Iterable[Entry]) -> list[Entry]:
+    def without_waits(self, ledger: Iterable[LedgerEntry]) -> list[LedgerEntry]:
         """Return the ledger as if no device were late, so collectives take as long as transfers.
 
         Without a collective, or if it overlaps with math, the device waits for the late device

@@ -137,7 +137,7 @@ class Lane:
         return after, before
 
 
-class Part(NamedTuple):
+class PausePart(NamedTuple):
     """A part of a pause in which an event of a thread is the innermost one."""
 
     lane: Lane
@@ -146,7 +146,7 @@ class Part(NamedTuple):
     kind: Kind
 
 
-def thread_with_most_time(parts: Iterable[Part]) -> str | None:
+def thread_with_most_time(parts: Iterable[PausePart]) -> str | None:
     times = Counter[str]()
     for part in parts:
         times[part.lane.thread] += part.time
@@ -156,7 +156,7 @@ def thread_with_most_time(parts: Iterable[Part]) -> str | None:
 class Path(NamedTuple):
     """The critical path of a pause: what it is spent on, latest part first."""
 
-    parts: list[Part]
+    parts: list[PausePart]
     # The launching thread, and its event that waits for another thread; None if it never does.
     launcher: Lane | None
     waiting: int | None
@@ -185,7 +185,7 @@ class CriticalPaths:
         start, end = (time - self._start for time in pause)
         lane, launched = self._launcher(start, end, pause, program)
         launcher, waiting = lane, None
-        parts: list[Part] = []
+        parts: list[PausePart] = []
         # What the thread does after the launch does not delay it.
         end_of_pause, end = end, min(end, launched)
         hops = 0
@@ -203,13 +203,13 @@ class CriticalPaths:
                     waiting = place if lane is launcher and waiting is None else waiting
                     woke, worked_until = found
                     late = end - max(start, min(worked_until, end))
-                    parts += [Part(lane, place, late, OTHER)] if late else []
+                    parts += [PausePart(lane, place, late, OTHER)] if late else []
                     lane, end, hops = woke, end - late, hops + 1
                     continue
                 kind = lane.kind(place)
                 if (i >= 0 and times[i] in lane.collecting_after) or end in lane.collecting_before:
                     kind = COLLECTING
-                parts.append(Part(lane, place, end - begin, kind))
+                parts.append(PausePart(lane, place, end - begin, kind))
             end = begin
         before = (
             launcher is not None
@@ -299,7 +299,7 @@ class Node(NamedTuple):
     place: int
 
 
-def calls_with(parts: Iterable[Part], least: int) -> tuple[list[Node], list[Node]]:
+def calls_with(parts: Iterable[PausePart], least: int) -> tuple[list[Node], list[Node]]:
     """Return the calls that contain at least `least` of the time of some parts on one thread,
     outermost first, and the calls directly below the innermost of them, most time first."""
     totals: Counter[tuple[Lane, int]] = Counter()

@@ -44,7 +44,7 @@ def longest_gaps(step: Step, n: int) -> list[Window]:
     return [(-negative_start, duration - negative_start) for duration, negative_start in ranked]
 
 
-class Surroundings:
+class GapSurroundings:
     """Finds the ops before, after and around given gaps of a step."""
 
     def __init__(self, step: Step, gaps: Iterable[Window]) -> None:

@@ -31,7 +31,7 @@ SHORTEST_PAUSE = 200
 SHORTEST_FRAME, N_FRAMES = 200, 200
 
 
-class Frame(NamedTuple):
+class DrawnFrame(NamedTuple):
     """An event of a host thread. `depth` is the number of drawn events that enclose it."""
 
     start: int
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
     name: str
 
 
-class Timeline(NamedTuple):
+class DrawnPeriod(NamedTuple):
     """The drawn time; all times are relative to the base time of the device's ops line."""
 
     start: int
@@ -49,7 +49,7 @@ class Timeline(NamedTuple):
     pauses: list[Window]
     # The thread that works in the pause, else the one that launches; None if there are no events.
     thread: str | None
-    frames: list[Frame]
+    frames: list[DrawnFrame]
 
 
 def period_row(step: Step, asked: Sequence[str]) -> Json | None:
@@ -93,7 +93,7 @@ def is_own(event_name: str, files: OwnFiles) -> bool:
     return frame is not None and (files.is_asked_for(frame.file) or files.is_own(frame.file))
 
 
-def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Timeline | None:
+def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> DrawnPeriod | None:
     """Return the picked step and the pause after it, or before it for the last step.
 
     If not every step is followed by a pause, also return the steps up to the nearest pause that
@@ -120,7 +120,7 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Ti
     if length_of(gaps[nearest]) * SHORTEST_PAUSE < end - start:
         return None
     thread, frames = frames_in(device, gaps[nearest], (start, end), files)
-    return Timeline(
+    return DrawnPeriod(
         start,
         end,
         [step for step in within if step.end > start and step.start < end],
@@ -132,7 +132,7 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Ti
 
 def frames_in(
     device: Device, pauses: Sequence[Window], period: Window, files: OwnFiles
-) -> tuple[str | None, list[Frame]]:
+) -> tuple[str | None, list[DrawnFrame]]:
     """Return the thread that works in the longest pause, else the one that most likely launches the
     programs around it, and its events during the pauses.
 
@@ -171,13 +171,13 @@ def frames_in(
 
 
 def below_own(
-    frames: list[Frame],
+    frames: list[DrawnFrame],
     track: Track,
     names: Sequence[str],
     shift: int,
     period: Window,
     files: OwnFiles,
-) -> list[Frame]:
+) -> list[DrawnFrame]:
     """Return the frames below the innermost event in own code that contains the whole period, if
     there is one."""
     around = (
@@ -189,16 +189,16 @@ def below_own(
     if own is None:
         return frames
     below = [frame._replace(depth=frame.depth + 1) for frame in frames]
-    return [Frame(*period, 0, names[own[1]]), *below]
+    return [DrawnFrame(*period, 0, names[own[1]]), *below]
 
 
-def time_in_frames(frames: Sequence[Frame]) -> int:
+def time_in_frames(frames: Sequence[DrawnFrame]) -> int:
     return sum(frame.end - frame.start for frame in frames if not frame.depth)
 
 
 def drawn(
     track: Track, names: Sequence[str], shift: int, pauses: Sequence[Window], period: Window
-) -> list[Frame]:
+) -> list[DrawnFrame]:
     """Return the events of a track that are long enough to be drawn, cut at the period's edges."""
     shortest = length_of(pauses) / SHORTEST_FRAME
     rows = []
@@ -211,10 +211,10 @@ def drawn(
             rows.append((during, max(start, period[0]), min(stop, period[1]), names[number]))
     # An event takes at least as long as the events that it contains, so these are dropped first.
     rows = sorted(rows, key=lambda row: -row[0])[:N_FRAMES]
-    frames: list[Frame] = []
+    frames: list[DrawnFrame] = []
     around: list[int] = []
     for _, start, stop, name in sorted(rows, key=lambda row: (row[1], -row[2])):
         around = [outer for outer in around if outer > start]
-        frames.append(Frame(start, stop, len(around), name))
+        frames.append(DrawnFrame(start, stop, len(around), name))
         around.append(stop)
     return frames

@@ -58,7 +58,7 @@ class Region:
         return self.name.rpartition("/")[2] == RUN
 
 
-class Row(NamedTuple):
+class RegionRow(NamedTuple):
     """A region in the tree; `depth` is the number of enclosing regions."""
 
     region: Region
@@ -91,14 +91,16 @@ class Regions:
         """Return the time during which at least one region is open."""
         return sum(region.total for region in self.outermost.values())
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[RegionRow]:
         """Yield the tree in depth-first order; siblings are sorted by time, longest first."""
-        pending = [Row(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]]
+        pending = [
+            RegionRow(region, 0, region.only_waits) for region in _ranked(self.outermost)[::-1]
+        ]
         while pending:
             row = pending.pop()
             yield row
             pending += [
-                Row(inner, row.depth + 1, row.waits or inner.only_waits)
+                RegionRow(inner, row.depth + 1, row.waits or inner.only_waits)
                 for inner in _ranked(row.region.inner)[::-1]
             ]
 
@@ -152,7 +154,7 @@ class Inside(NamedTuple):
         ]
 
 
-class Execution:
+class KernelExecution:
     """An execution of a kernel. `opened` is the stack of open regions, each with its end and its
     inner regions."""
 
@@ -163,17 +165,19 @@ class Execution:
         self.opened: list[tuple[int, dict[str, Region]]] = []
 
 
-def kernel_executions(step: Step) -> list[Execution]:
+def kernel_executions(step: Step) -> list[KernelExecution]:
     """Return the executions of kernels, sorted by start; ties are sorted by duration, longest
     first."""
     kernels = {ran.metadata_id for ran in step.leaves if ran.op.kernel}
     events = events_of(step.admitted.pieces, step.clock, kernels) if kernels else ()
-    return [Execution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))]
+    return [
+        KernelExecution(*event) for event in sorted(events, key=lambda event: (event[0], -event[1]))
+    ]
 
 
 def starting_in(
-    executions: Sequence[Execution], events: Iterable[tuple[int, T]]
-) -> Iterator[tuple[Execution, int, T]]:
+    executions: Sequence[KernelExecution], events: Iterable[tuple[int, T]]
+) -> Iterator[tuple[KernelExecution, int, T]]:
     """Yield each event that starts during an execution, with that execution. If several executions
     run at that time, the one that began last is used.
 
@@ -229,7 +233,7 @@ def inside_kernels(step: Step) -> Inside:
 
 
 def spans_in(
-    step: Step, executions: Sequence[Execution], events: Iterable[Event]
+    step: Step, executions: Sequence[KernelExecution], events: Iterable[Event]
 ) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield start, end and name of each event that can begin during one of the executions, sorted
     by start.

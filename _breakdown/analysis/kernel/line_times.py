@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from _breakdown.analysis.kernel.kernel_regions import (
-    Execution,
+    KernelExecution,
     is_wait,
     kernel_executions,
     region_events,
@@ -43,11 +43,11 @@ class Marked:
         self.unmarked = 0
 
 
-class Run:
+class MarkedRun:
     """An execution on its way through the schedule, at a time and, since the last marker, at a
     bundle."""
 
-    def __init__(self, execution: Execution, schedule: Schedule, marked: Marked) -> None:
+    def __init__(self, execution: KernelExecution, schedule: Schedule, marked: Marked) -> None:
         self._schedule, self._marked, self._end = schedule, marked, execution.end
         self._time, self._bundle = execution.start, 0
         # The time since the last marker, without waits.
@@ -118,7 +118,7 @@ def marked_executions(step: Step, schedules: Mapping[int, Schedule]) -> dict[int
     points.sort(key=lambda point: (point[0], point[1][0]))
     found: dict[int, Marked] = {}
     runs = {
-        execution: Run(execution, schedule, found.setdefault(execution.metadata_id, Marked()))
+        execution: MarkedRun(execution, schedule, found.setdefault(execution.metadata_id, Marked()))
         for execution in every
         if (schedule := schedules.get(execution.metadata_id))
     }

@@ -12,7 +12,7 @@ from _breakdown.analysis.roof.ledger import (
     CLASSES,
     KERNEL,
     UNJUDGED,
-    Entry,
+    LedgerEntry,
     at_roof_of,
     counts_for_lower_bound,
 )
@@ -41,14 +41,14 @@ class Budget(NamedTuple):
     """The time of a step: its ops, each with its class and roof, and the idle time."""
 
     step: Step
-    ledger: Sequence[Entry]
+    ledger: Sequence[LedgerEntry]
 
     @property
     def idle(self) -> int:
         return self.step.duration - self.step.timeline.busy
 
     @property
-    def over_roof(self) -> list[Entry]:
+    def over_roof(self) -> list[LedgerEntry]:
         return [entry for entry in self.ledger if entry.is_over_roof]
 
     def over_roof_row(self) -> Json:
@@ -113,7 +113,7 @@ class Budget(NamedTuple):
             self.row(OVERLAP, self.step.timeline.busy - Group(self.step.leaves).total),
         ]
 
-    def row_of(self, name: Any, entries: Sequence[Entry], hideable: Hideable) -> Json:
+    def row_of(self, name: Any, entries: Sequence[LedgerEntry], hideable: Hideable) -> Json:
         is_known = name not in (KERNEL, UNJUDGED)
         return {
             **self.row(name, sum(entry.total for entry in entries)),

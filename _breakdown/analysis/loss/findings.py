@@ -9,7 +9,7 @@ from typing import Any
 from _breakdown.analysis.loss.remedies import LATE_DEVICE, remedy_of
 from _breakdown.analysis.roof.exposed import is_exposed
 from _breakdown.analysis.roof.hideable import Hideable
-from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, Entry
+from _breakdown.analysis.roof.ledger import CLASSES, COLLECTIVE, KERNEL, LedgerEntry
 from _breakdown.analysis.roof.limits import limit_of
 from _breakdown.analysis.source.likely_lines import DOUBTFUL, LikelyLine, SourceIs, line_of
 from _breakdown.analysis.source.loops import Loops
@@ -39,7 +39,9 @@ class Finding:
     If findings are grouped by scope, `layers` is the entries' scope with `*` for numbers.
     """
 
-    def __init__(self, entries: list[Entry], likely: LikelyLine, layers: str | None = None) -> None:
+    def __init__(
+        self, entries: list[LedgerEntry], likely: LikelyLine, layers: str | None = None
+    ) -> None:
         self.entries = entries
         self.likely = likely
         self.layers = layers
@@ -56,7 +58,7 @@ class Finding:
         return *order, self.likely.line or "", self.kernel or ""
 
     @property
-    def costliest(self) -> Entry:
+    def costliest(self) -> LedgerEntry:
         return max(self.entries, key=lambda entry: entry.total)
 
     @property
@@ -121,10 +123,10 @@ def time_of(findings: Iterable[Finding]) -> int:
     return sum(finding.group.total for finding in findings)
 
 
-def findings_of(ledger: Iterable[Entry], by_scope: bool) -> Findings:
+def findings_of(ledger: Iterable[LedgerEntry], by_scope: bool) -> Findings:
     """Group the ledger by class and line, and optionally by scope; an op without a stack is
     attributed to its likely line."""
-    by_line: dict[Any, list[tuple[Entry, SourceIs | None]]] = {}
+    by_line: dict[Any, list[tuple[LedgerEntry, SourceIs | None]]] = {}
     for entry in ledger:
         op = entry.ran.op
         likely = line_of(op)

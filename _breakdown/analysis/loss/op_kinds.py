@@ -17,7 +17,7 @@ from _breakdown.analysis.roof.ledger import (
     COMPUTE_BOUND,
     DATA_MOVEMENT,
     MEMORY_BOUND,
-    Entry,
+    LedgerEntry,
 )
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import HOST, SPARSE_CORE
@@ -87,7 +87,7 @@ _SLICES = frozenset(("dynamic-slice", "dynamic-update-slice"))
 _PASSING = ("bitcast", "get-tuple-element")
 
 
-def kind_of(entry: Entry) -> str | None:
+def kind_of(entry: LedgerEntry) -> str | None:
     """Return the kind of an op for which advice is known, or None."""
     op = entry.ran.op
     if entry.name == COLLECTIVE:
@@ -138,7 +138,7 @@ def _kind_of_host_transfer(op: Op) -> str:
     return TO_HOST if op.is_to_host else FROM_HOST
 
 
-def _kind_of_matmul(entry: Entry) -> str | None:
+def _kind_of_matmul(entry: LedgerEntry) -> str | None:
     op, cost = entry.ran.op, entry.cost
     if entry.name == COMPUTE_BOUND and cost and cost.precision.dtype == "fp32":
         return FP32
@@ -240,7 +240,7 @@ def _adds_dimension(op: Op) -> bool:
     return op.hlo.opcode == "reshape" and len(dims) == 2 and dims[0] == dims[1]
 
 
-def _kind_of_math(entry: Entry, opcodes: frozenset[str]) -> str | None:
+def _kind_of_math(entry: LedgerEntry, opcodes: frozenset[str]) -> str | None:
     op = entry.ran.op
     if _SHRINKING * _largest(op.outputs) <= _n_reduced(op):
         return None if _is_next_to_kernel(op) else REDUCE

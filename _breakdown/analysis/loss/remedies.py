@@ -14,7 +14,7 @@ from _breakdown.analysis.roof.ledger import (
     DATA_MOVEMENT,
     MEMORY_BOUND,
     UNJUDGED,
-    Entry,
+    LedgerEntry,
     OpClass,
 )
 from _breakdown.analysis.roof.limits import is_far_from_roofs
@@ -252,7 +252,7 @@ _FEWER_BYTES = (kinds.FEW_ROWS, kinds.REDUCE, kinds.WIDE)
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
 
 
-def remedy_of(entry: Entry, *, lacks_math: bool = False) -> str | None:
+def remedy_of(entry: LedgerEntry, *, lacks_math: bool = False) -> str | None:
     """Return a remedy for the time that an op loses; None if no remedy is known. Pass whether the
     step has too little math to hide ops of this class."""
     what = entry.name, kinds.kind_of(entry) or ""

@@ -36,7 +36,7 @@ class Contradiction(Exception):
     """Raised if the buffer assignment contradicts itself; a correct compiler never writes this."""
 
 
-class Held(NamedTuple):
+class HeldMemory(NamedTuple):
     """Memory that is live at the peak, and the buffer that it is named after."""
 
     size: int
@@ -55,7 +55,7 @@ class Peak(NamedTuple):
     without a heap trace (`n_untraced` bytes) counts in full.
     """
 
-    held: list[Held]
+    held: list[HeldMemory]
     reserved: int
     # Instruction at which the largest heap reaches its maximum; empty without a heap trace.
     instruction_name: str
@@ -103,7 +103,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
     if not assignment.allocations:
         raise Contradiction("the buffer assignment has no allocations")
     heap_events = _heap_events(assignment, _allocation_by_buffer(allocations, assignment.buffers))
-    held: list[Held] = []
+    held: list[HeldMemory] = []
     maxima: list[_Maximum] = []
     n_untraced = 0
     for place, allocation in enumerate(allocations):
@@ -117,7 +117,7 @@ def peak_of(assignment: BufferAssignment) -> Peak:
                 )
             maxima += found
             live = [buffer for maximum in found for buffer in maximum.live]
-            held += [Held(buffer.size, TEMPORARY, buffer) for buffer in live]
+            held += [HeldMemory(buffer.size, TEMPORARY, buffer) for buffer in live]
         elif allocation.size:
             n_untraced += allocation.size
             held.append(_held_whole(allocation, assignment.buffers))
@@ -149,7 +149,7 @@ def kind_of(allocation: Allocation) -> BufferKind:
     return CONSTANT if allocation.is_constant else TEMPORARY
 
 
-def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
+def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> HeldMemory:
     """Name an allocation after a parameter in it, else after its largest buffer. Ties go to the
     lowest buffer id."""
 
@@ -158,7 +158,7 @@ def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> Held:
         return not is_parameter, -buffer.size, buffer.id
 
     kind = kind_of(allocation)
-    return Held(
+    return HeldMemory(
         allocation.size,
         kind,
         min(

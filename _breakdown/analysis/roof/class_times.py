@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.roof.ledger import LedgerEntry
 from _breakdown.pipeline.ops import Op
 
 K = TypeVar("K", bound=Hashable)
@@ -13,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 Times = dict[str, int]
 
 
-def times_by_class(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, Times]:
+def times_by_class(entries: Iterable[LedgerEntry], key: Callable[[Op], K]) -> dict[K, Times]:
     """Sum the ops' time by key and class."""
     found: dict[K, Times] = {}
     for entry in entries:
@@ -22,16 +22,20 @@ def times_by_class(entries: Iterable[Entry], key: Callable[[Op], K]) -> dict[K, 
     return found
 
 
-def classes_of_groups(ledger: Sequence[Entry], groups: Iterable[Mapping[str, Any]]) -> list[Times]:
+def classes_of_groups(
+    ledger: Sequence[LedgerEntry], groups: Iterable[Mapping[str, Any]]
+) -> list[Times]:
     times = times_by_class(ledger, lambda op: (op.agg_key, op.kind))
     return [times[group["agg_key"], group["kind"]] for group in groups]
 
 
-def classes_without_scope(ledger: Sequence[Entry]) -> Times:
+def classes_without_scope(ledger: Sequence[LedgerEntry]) -> Times:
     return times_by_class(ledger, lambda op: op.scope is None).get(True, {})
 
 
-def classes_of_scopes(ledger: Sequence[Entry], scopes: Iterable[Mapping[str, Any]]) -> list[Times]:
+def classes_of_scopes(
+    ledger: Sequence[LedgerEntry], scopes: Iterable[Mapping[str, Any]]
+) -> list[Times]:
     """Return each scope's time by class, including inner scopes."""
     shown: dict[str, Times] = {row["scope"]: {} for row in scopes}
     of_scope = times_by_class(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from _breakdown.analysis.roof.exposed import only_starts
-from _breakdown.analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, Entry, OpClass
+from _breakdown.analysis.roof.ledger import COLLECTIVE, DATA_MOVEMENT, LedgerEntry, OpClass
 from _breakdown.pipeline.groups import summed
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import COMPUTE, HOST
@@ -18,7 +18,7 @@ MathTimes = dict[Computation, dict[Instruction, int]]
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 
 
-def is_synchronous(entry: Entry) -> bool:
+def is_synchronous(entry: LedgerEntry) -> bool:
     """Return whether an entry is a collective that the core runs itself, instead of waiting for
     it."""
     op = entry.ran.op
@@ -28,7 +28,7 @@ def is_synchronous(entry: Entry) -> bool:
 class Hideable:
     """Computes the hideable time of ledger entries."""
 
-    def __init__(self, ledger: Sequence[Entry]) -> None:
+    def __init__(self, ledger: Sequence[LedgerEntry]) -> None:
         self._total_of = {entry.ran.metadata_id: entry.total for entry in ledger}
         math = [entry for entry in ledger if entry.ran.op.kind == COMPUTE]
         self._math_time = sum(entry.total for entry in math)
@@ -36,7 +36,7 @@ class Hideable:
         self._synchronous = self._times_of_synchronous(ledger, math)
 
     def _times_of_synchronous(
-        self, ledger: Sequence[Entry], math: Iterable[Entry]
+        self, ledger: Sequence[LedgerEntry], math: Iterable[LedgerEntry]
     ) -> dict[Instruction, int]:
         """Map each synchronous collective to the duration of the math that could overlap with
         it, if this is less than the collective itself takes, or else to a longer time."""
@@ -62,7 +62,7 @@ class Hideable:
         less than half of it."""
         return self._time_of_class.get(name, 0) > 2 * self._math_time
 
-    def time_of(self, name: OpClass, entries: Iterable[Entry]) -> int | None:
+    def time_of(self, name: OpClass, entries: Iterable[LedgerEntry]) -> int | None:
         """Return how much of a class's time could be hidden by math, according to the ledger.
 
         Return None if math cannot hide this class, or if the program of a synchronous collective is

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal
 
 from _breakdown.analysis.roof.costs import OPAQUE, XLA, Cost, CostSource, Precision, sum_of_bytes
-from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.roof.ledger import LedgerEntry
 from _breakdown.analysis.roof.roofs import Roofs, rounded
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import Group, grouped, most, sum_known, summed
@@ -21,7 +21,7 @@ SkipReason = Literal["opaque", "no_flops", "no_bytes", "dtype_other", "peak_unkn
 class GroupPart:
     """The ops of a source group whose cost is known, which have a verdict, or its opaque ops."""
 
-    def __init__(self, op: Op, entries: list[Entry], opaque_time: int) -> None:
+    def __init__(self, op: Op, entries: list[LedgerEntry], opaque_time: int) -> None:
         # An example of the ops in the source group.
         self.op = op
         self.entries = entries
@@ -77,7 +77,7 @@ class GroupPart:
         return Precision(dtype, source, is_uncertain)
 
 
-def parts_of(ledger: Iterable[Entry]) -> list[GroupPart]:
+def parts_of(ledger: Iterable[LedgerEntry]) -> list[GroupPart]:
     """Split source groups of math into ops of known cost and opaque ops."""
     math = grouped((entry.ran.op.agg_key, entry) for entry in ledger if entry.cost)
     parts = []

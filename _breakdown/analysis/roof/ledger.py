@@ -37,7 +37,7 @@ CLASSES: tuple[OpClass, ...] = (
 NO_TIME = Fraction(0)
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """The executions of an op, the least time that the chip needs for them, and the time lost."""
 
     ran: Executions
@@ -73,19 +73,19 @@ class Entry(NamedTuple):
         return self.cost.kernel if self.cost else None
 
 
-def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[Entry]:
+def ledger_of(step: Step, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> list[LedgerEntry]:
     """Return the entries of all ops. Several modes of a page ask for the same ones."""
     key = ledger_of, tuple(roofs.flops.items()), roofs.hbm, tuple(by_user.items())
     return step.once(key, lambda: [entry_of(ran, roofs, by_user) for ran in step.leaves])
 
 
-def entry_of(ran: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> Entry:
+def entry_of(ran: Executions, roofs: Roofs, by_user: Mapping[str, KernelCost]) -> LedgerEntry:
     if ran.op.kind == COMPUTE:
         return judged(ran, cost_of(ran.op, by_user), roofs)
     return avoidable(ran)
 
 
-def avoidable(ran: Executions) -> Entry:
+def avoidable(ran: Executions) -> LedgerEntry:
     """Return the entry of an op that is not compute. Its roof is 0, because such an op could be
     hidden or avoided."""
     op = ran.op
@@ -96,10 +96,10 @@ def avoidable(ran: Executions) -> Entry:
         name = COLLECTIVE
     else:
         name = DATA_MOVEMENT if op.kind == DATA_MOVE else OTHER
-    return Entry(ran, name, None, 0, ran.total, True, False, NO_TIME, None)
+    return LedgerEntry(ran, name, None, 0, ran.total, True, False, NO_TIME, None)
 
 
-def judged(ran: Executions, cost: Cost, roofs: Roofs) -> Entry:
+def judged(ran: Executions, cost: Cost, roofs: Roofs) -> LedgerEntry:
     """Compare a compute op with its roof: the time that its flops or its bytes need, whichever is
     longer. An unknown time counts as zero."""
     n, total = ran.n, ran.total
@@ -117,23 +117,23 @@ def judged(ran: Executions, cost: Cost, roofs: Roofs) -> Entry:
     if is_opaque or is_false_claim or not roof:
         is_kernel = ran.op.kernel and (is_opaque or is_false_claim)
         name = KERNEL if is_kernel else UNJUDGED
-        return Entry(ran, name, cost, None, None, False, bool(is_false_claim), *times)
+        return LedgerEntry(ran, name, cost, None, None, False, bool(is_false_claim), *times)
     at_roof = min(total, round(roof))
     name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
     is_certain = None not in (of_flops, of_bytes)
     lost = total - at_roof
-    return Entry(ran, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
+    return LedgerEntry(ran, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
 
 
-def is_declared(entry: Entry) -> bool:
+def is_declared(entry: LedgerEntry) -> bool:
     return entry.cost is not None and entry.cost.source == DECLARED and not entry.is_over_roof
 
 
-def counts_for_lower_bound(entry: Entry) -> bool:
+def counts_for_lower_bound(entry: LedgerEntry) -> bool:
     """Return True if the roof is reliable: it does not come from a kernel's declared cost and is
     not known to be wrong."""
     return not is_declared(entry) and not entry.is_over_roof
 
 
-def at_roof_of(entries: Iterable[Entry]) -> int:
+def at_roof_of(entries: Iterable[LedgerEntry]) -> int:
     return sum(entry.at_roof or 0 for entry in entries)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from _breakdown.analysis.roof.ledger import NO_TIME, Entry
+from _breakdown.analysis.roof.ledger import NO_TIME, LedgerEntry
 from _breakdown.analysis.roof.roofs import rounded
 
 Limit = Literal["mxu", "hbm", "latency", "neither"]
@@ -16,7 +16,7 @@ FAR_FROM_ROOF = Fraction(2, 5)
 _SHORT_PS = 2_000_000
 
 
-def limit_of(entries: Iterable[Entry]) -> Limit | None:
+def limit_of(entries: Iterable[LedgerEntry]) -> Limit | None:
     """Return what limits the op that takes the most time. Return None if it is no math, or if a
     roof that may limit it is unknown."""
     entry = max(entries, key=lambda entry: entry.total, default=None)
@@ -29,12 +29,12 @@ def limit_of(entries: Iterable[Entry]) -> Limit | None:
     return "neither" if entry.is_certain else None
 
 
-def is_far_from_roofs(entry: Entry) -> bool:
+def is_far_from_roofs(entry: LedgerEntry) -> bool:
     """Return whether math is bound by neither roof."""
     return bool(entry.cost and entry.at_roof and _roof(entry) < FAR_FROM_ROOF * entry.total)
 
 
-def roofs_missed(entries: Sequence[Entry]) -> dict[str, float | None]:
+def roofs_missed(entries: Sequence[LedgerEntry]) -> dict[str, float | None]:
     """Return which parts of both roofs math reaches if it is bound by neither; None for other
     ops."""
     total = sum(entry.total for entry in entries)
@@ -47,5 +47,5 @@ def roofs_missed(entries: Sequence[Entry]) -> dict[str, float | None]:
     return {"mxu_pct": mxu, "hbm_pct": hbm}
 
 
-def _roof(entry: Entry) -> Fraction:
+def _roof(entry: LedgerEntry) -> Fraction:
     return max(entry.t_compute, entry.t_memory or NO_TIME)

@@ -10,9 +10,9 @@ from unittest import mock
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain, Overlap
 from _breakdown.analysis.causes.shared import step_program
-from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace
 from _breakdown.analysis.causes.shared.find import (
-    Found,
+    RankedCause,
     gain_of,
     joined_by_line,
     order_of,
@@ -48,7 +48,7 @@ def cause(*changes: Change, measured: int | None = None, n_bytes: int | None = N
 class Places(unittest.TestCase):
     def test_line_with_the_most_time_is_named_even_if_its_scopes_differ(self) -> None:
         members: list[Any] = [
-            SimpleNamespace(op=Place(line, line, scope), total=total)
+            SimpleNamespace(op=CausePlace(line, line, scope), total=total)
             for line, scope, total in (
                 ("a.py:1", "x", 30),
                 ("a.py:1", "y", 31),
@@ -62,9 +62,11 @@ class Places(unittest.TestCase):
 class Gains(unittest.TestCase):
     ONE, OTHER = Overlap([]), Overlap(())
 
-    def found(self, *causes: Cause) -> list[Found]:
+    def found(self, *causes: Cause) -> list[RankedCause]:
         engine = Estimates()
-        ordered = sorted((Found(each, gain_of(each, engine)) for each in causes), key=order_of)
+        ordered = sorted(
+            (RankedCause(each, gain_of(each, engine)) for each in causes), key=order_of
+        )
         return list(with_gains_after(ordered, engine))
 
     def test_gain_after_the_causes_above_counts_shared_changes_once(self) -> None:
@@ -86,7 +88,7 @@ class Gains(unittest.TestCase):
 class OneFaultOneRow(unittest.TestCase):
     def cause(self, line: str | None, helps: str = "helps", **more: Any) -> Cause:
         """Return a cause at a line with a change of its own."""
-        place = Place(source_user=line)
+        place = CausePlace(source_user=line)
         changes = [Overlap([])]
         return Cause("<line> is slow", helps, SEEN, changes=changes, place=place)._replace(**more)
 

@@ -9,7 +9,7 @@ from _breakdown.analysis.arrays.engine import Change, Gain
 from _breakdown.analysis.arrays.of_step import StepArrays, arrays_of_step
 from _breakdown.analysis.idle.periods import Periods
 from _breakdown.analysis.kernel.kernel_regions import Inside
-from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.roof.ledger import LedgerEntry
 from _breakdown.analysis.roof.roofs import Roofs
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.context import Context
@@ -29,7 +29,7 @@ SEEN: Final = "seen"
 LIKELY: Final = "likely"
 
 
-class Place(NamedTuple):
+class CausePlace(NamedTuple):
     """The source line to change in the user's code, and its scope."""
 
     source_user: str | None = None
@@ -55,7 +55,7 @@ class Cause(NamedTuple):
     changes: Sequence[Change] = ()
     # The gain that the trace shows without the engine, such as the time of pauses.
     measured: Gain | None = None
-    place: Place | None = None
+    place: CausePlace | None = None
     # Further figures of the field `evidence`; those that are None are not printed.
     evidence: Mapping[str, Any] = {}
     # Whether the change can also make the step slower, so that the least gain is 0.
@@ -75,7 +75,7 @@ class StepFacts:
     def __init__(
         self,
         step: Step,
-        ledger: Sequence[Entry],
+        ledger: Sequence[LedgerEntry],
         roofs: Roofs,
         inside: Inside,
         periods: Periods | None,

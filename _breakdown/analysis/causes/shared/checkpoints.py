@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from _breakdown.analysis.causes.shared.cause import Place
+from _breakdown.analysis.causes.shared.cause import CausePlace
 from _breakdown.analysis.causes.shared.step_program import place_of_longest
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
@@ -64,7 +64,7 @@ def multiplies(op: Op) -> bool:
     return bool(op.kernel) or (op.scope is not None and op.scope.primitive == _DOT)
 
 
-def common_place_of(members: Sequence[Executions]) -> Place:
+def common_place_of(members: Sequence[Executions]) -> CausePlace:
     """Return the innermost line of the user's own code that all stacks share. If the stacks contain
     the shared lines in different orders, use the stack of the op that takes the most time."""
     stacks = [ran for ran in members if ran.op.stack]
@@ -78,7 +78,7 @@ def common_place_of(members: Sequence[Executions]) -> Place:
     line = frames.innermost_own(own, longest.op.is_own)
     if line is None:
         return place_of_longest(members)
-    return Place(line, line)
+    return CausePlace(line, line)
 
 
 def _frames(op: Op) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from _breakdown.analysis.devices.step_sums import WORTH_COMPARING
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
 from _breakdown.analysis.roof.costs import costs_by_kernel
-from _breakdown.analysis.roof.ledger import COLLECTIVE, Entry, ledger_of
+from _breakdown.analysis.roof.ledger import COLLECTIVE, LedgerEntry, ledger_of
 from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
@@ -64,14 +64,14 @@ def can_find(rule: Rule, facts: StepFacts) -> bool:
 
 
 def facts_of(
-    step: Step, roofs: Roofs, ledger: Sequence[Entry], peers: Peers | None, context: Context
+    step: Step, roofs: Roofs, ledger: Sequence[LedgerEntry], peers: Peers | None, context: Context
 ) -> StepFacts:
     on_time = peers.without_waits(ledger) if peers else ledger
     periods, inside = periods_of(step.device, step.picked), inside_kernels(step)
     return StepFacts(step, on_time, roofs, inside, periods, peers, context)
 
 
-def has_reason_to_compare(step: Step, ledger: Sequence[Entry]) -> bool:
+def has_reason_to_compare(step: Step, ledger: Sequence[LedgerEntry]) -> bool:
     """Return whether collectives take enough of a single step, and the file has other devices."""
     exposed = sum(entry.total for entry in ledger if entry.name == COLLECTIVE)
     is_worth = exposed * WORTH_COMPARING >= step.duration > 0

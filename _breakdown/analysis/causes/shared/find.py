@@ -8,7 +8,7 @@ from typing import Any
 
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, RULES, SMALLEST_PART, Rule
-from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace, StepFacts
 from _breakdown.analysis.causes.shared.pauses import PauseGroup, groups_of
 from _breakdown.analysis.causes.shared.sentences import (
     line_says,
@@ -237,7 +237,7 @@ def row_of(found: RankedCause, facts: StepFacts) -> Json:
     }
 
 
-def caller_says(cause: Cause, place: Place) -> str:
+def caller_says(cause: Cause, place: CausePlace) -> str:
     """Return ` (called at LINE)` for a line of an installed package, if stacks contain the line of
     the user's files that leads to it."""
     if not place.source_user or not frames.package_of(place.source_user):

@@ -10,7 +10,7 @@ from _breakdown.analysis.idle.critical_path import (
     CriticalPaths,
     Lane,
     Node,
-    Part,
+    PausePart,
     calls_with,
     thread_with_most_time,
 )
@@ -181,7 +181,7 @@ def hosts_in(
     return found, launches.notes
 
 
-def host_of(parts: Sequence[Part], duration: int, loop: int) -> HostInPause:
+def host_of(parts: Sequence[PausePart], duration: int, loop: int) -> HostInPause:
     """Return what the parts of a pause's critical path say about the pause."""
     by_kind: Counter[Kind] = Counter()
     waits = 0
@@ -219,7 +219,7 @@ def call_of(lane: Lane, place: int, time: int, loop: int) -> HostCall:
     return HostCall(start, end, lane.name(place), is_loop, time)
 
 
-def sent_in(nodes: Sequence[Node], parts: Sequence[Part]) -> tuple[str, int]:
+def sent_in(nodes: Sequence[Node], parts: Sequence[PausePart]) -> tuple[str, int]:
     """Return the call of a program among the calls, and the number of arguments that it sends."""
     calls = [node for node in nodes if node.name.startswith(CALLS_PROGRAM)]
     if not calls:

@@ -9,8 +9,8 @@ from _breakdown.analysis.arrays.engine import Gain
 from _breakdown.analysis.causes import SMALLEST_PART
 from _breakdown.analysis.causes.shared.cause import (
     Cause,
+    CausePlace,
     Confidence,
-    Place,
 )
 from _breakdown.analysis.causes.shared.host_in_pauses import (
     ANYWHERE,
@@ -218,7 +218,7 @@ def cause_of(group: PauseGroup, what_helps: str, confidence: Confidence) -> Caus
         what_helps,
         confidence,
         measured=gain_of(group),
-        place=Place(
+        place=CausePlace(
             reported.frame.line if reported and reported.frame else None,
             lines[-1] if lines else None,
         ),

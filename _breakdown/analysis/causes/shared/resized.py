@@ -11,7 +11,7 @@ from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
 from _breakdown.analysis.arrays.equal_copies import EqualCopies
 from _breakdown.analysis.arrays.graph import DOTS, Value, operand
-from _breakdown.analysis.causes.shared.cause import Cause, Confidence, Place
+from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
     collective_name_of,
@@ -98,7 +98,7 @@ def cause_of(
     says: str,
     what_helps: str,
     confidence: Confidence,
-    place: Place | None = None,
+    place: CausePlace | None = None,
 ) -> Cause:
     ops, changes = [row.ran for row in rows], [row.change for row in rows]
     evidence = {"shape": longest_of(rows).shape}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from _breakdown.analysis.arrays.engine import Gain
-from _breakdown.analysis.causes.shared.cause import Place
+from _breakdown.analysis.causes.shared.cause import CausePlace
 from _breakdown.analysis.memory.free import Freed
 from _breakdown.units import size, span, time
 
@@ -43,7 +43,7 @@ def short(line: str) -> str:
     return clipped("/".join(line.split("/")[-2:]))
 
 
-def line_says(place: Place) -> str:
+def line_says(place: CausePlace) -> str:
     line = place.source_user or place.source_inner
     return short(line) if line else "an unknown line"
 

@@ -11,11 +11,11 @@ from _breakdown.analysis.arrays.graph import WHILE, body_of, callers
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
 from _breakdown.analysis.causes import SMALLEST_PART
-from _breakdown.analysis.causes.shared.cause import Cause, Place, StepFacts
+from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, StepFacts
 from _breakdown.analysis.causes.shared.sentences import listed
 from _breakdown.analysis.causes.shared.softmaxes import softmaxed_in
 from _breakdown.analysis.roof.exposed import is_exposed, only_starts
-from _breakdown.analysis.roof.ledger import Entry
+from _breakdown.analysis.roof.ledger import LedgerEntry
 from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline import frames
@@ -41,12 +41,12 @@ def own_line_of(instruction: Instruction, is_own: Callable[[str], bool]) -> str 
     return frames.innermost_own([instruction.line], is_own) if instruction.line else None
 
 
-def place_of(op: Op) -> Place:
+def place_of(op: Op) -> CausePlace:
     likely = line_of(op)
-    return Place(likely.line_user, likely.line, op.scope.name if op.scope else None)
+    return CausePlace(likely.line_user, likely.line, op.scope.name if op.scope else None)
 
 
-def place_of_longest(members: Sequence[Executions]) -> Place:
+def place_of_longest(members: Sequence[Executions]) -> CausePlace:
     """Return the place of the line with the most time; lines in the user's own files are
     preferred. If numbered layers run this line, the scope is that of all of them: `block_*/mlp`."""
     times = summed((place_of(ran.op), ran.total) for ran in members)
@@ -63,8 +63,8 @@ def place_of_longest(members: Sequence[Executions]) -> Place:
     return longest if is_one else longest._replace(scope=merged_layers(longest.scope or ""))
 
 
-def place_of_cause(cause: Cause) -> Place:
-    return cause.place or (place_of_longest(cause.executions) if cause.executions else Place())
+def place_of_cause(cause: Cause) -> CausePlace:
+    return cause.place or (place_of_longest(cause.executions) if cause.executions else CausePlace())
 
 
 def counts_of(members: Iterable[Executions]) -> str:
@@ -90,7 +90,7 @@ def devices_of(ran: Executions) -> Devices:
 class StepProgram:
     """The program of a step, with the executions of the instructions that ran."""
 
-    def __init__(self, facts: StepFacts, program: Program, ledger: Sequence[Entry]) -> None:
+    def __init__(self, facts: StepFacts, program: Program, ledger: Sequence[LedgerEntry]) -> None:
         self.step, self.roofs, self.explained_by = facts.step, facts.roofs, facts.explained_by
         self.program, self.ledger = program, ledger
         self._facts = facts
@@ -144,7 +144,7 @@ class StepProgram:
         return {ran.op.instruction: ran for ran in self.leaves if ran.op.instruction}
 
     @cached_property
-    def entry_of(self) -> dict[Instruction, Entry]:
+    def entry_of(self) -> dict[Instruction, LedgerEntry]:
         return {
             entry.ran.op.instruction: entry for entry in self.ledger if entry.ran.op.instruction
         }
@@ -200,11 +200,11 @@ class StepProgram:
                     return self.ran_of[part]
         return None
 
-    def place_at(self, instruction: Instruction) -> Place:
+    def place_at(self, instruction: Instruction) -> CausePlace:
         """Return the place of an instruction; the instruction can be inside a fusion."""
         owner = self.executed(instruction)
         scope = owner.op.scope.name if owner and owner.op.scope else None
-        return Place(own_line_of(instruction, self.is_own), instruction.line, scope)
+        return CausePlace(own_line_of(instruction, self.is_own), instruction.line, scope)
 
     @cached_property
     def collectives(self) -> list[Executions]:
