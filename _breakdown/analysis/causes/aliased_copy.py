@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from _breakdown.analysis.arrays.engine import Retime, removal_of
+from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.graph import is_layout
 from _breakdown.analysis.arrays.of_step import StepArray, Use
-from _breakdown.analysis.arrays.traffic import moves_parts
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.copies import changes_layout, moved_between
 from _breakdown.analysis.causes.shared.sentences import clipped
@@ -16,9 +15,6 @@ from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted
 from _proto.hlo.text import HBM
-
-# Large reads reach about this part of the peak bandwidth.
-_EFFICIENCY = 0.8
 
 FOR_ARGUMENTS = "Donate the arrays that the step updates: pass donate_argnums to jax.jit."
 FOR_VALUES = "Read the old contents before the update, or use only the new ones."
@@ -42,7 +38,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             FOR_ARGUMENTS,
             SEEN,
             of_arguments,
-            [*removal_of(of_arguments), *_reads_from_hbm(of, chains)],
+            removal_of(of_arguments),
         )
     explained = set(of_arguments)
     others = [ran for ran in of.long_ops if ran not in explained]
@@ -80,18 +76,6 @@ def _fills(chain: Sequence[StepArray]) -> Iterator[Use]:
     """Yield the copies between the arrays of a chain."""
     for array in chain[:-1]:
         yield from (use for use in array.writes if use.is_filling)
-
-
-def _reads_from_hbm(of: StepProgram, chains: Iterable[Sequence[StepArray]]) -> Iterator[Retime]:
-    """Let the ops that read copies in VMEM read the arguments in HBM instead."""
-    speed = _EFFICIENCY * float(of.roofs.hbm or 0)
-    for chain in chains if speed else ():
-        copies = {use.ran for use in _fills(chain)}
-        n_bytes = chain[-1].shape.n_bytes or 0
-        in_vmem = (array for array in chain if array.shape.memory_space != HBM)
-        for ran in {use.ran for array in in_vmem for use in array.reads} - copies:
-            if ran.op.instruction and not moves_parts(ran.op.instruction):
-                yield Retime(ran, ran.total + ran.n * n_bytes / speed)
 
 
 def _keeps_old_contents(of: StepProgram, ran: Executions) -> bool:

@@ -55,7 +55,7 @@ class DrawnPeriod(NamedTuple):
 def period_row(step: Step, asked: Sequence[str]) -> Json | None:
     """Return what to draw of a step's period; `asked` has the values of `--own`."""
     files = OwnFiles(asked, {op.stored_stack for op in step.ops if op.stored_stack})
-    timeline = timeline_of(step.device, step.picked, files)
+    timeline = timeline_of(step.device, step.picked)
     if timeline is None:
         return None
 
@@ -93,7 +93,7 @@ def is_own(event_name: str, files: OwnFiles) -> bool:
     return frame is not None and (files.is_asked_for(frame.file) or files.is_own(frame.file))
 
 
-def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> DrawnPeriod | None:
+def timeline_of(device: Device, picked: StepEvent | None) -> DrawnPeriod | None:
     """Return the picked step and the pause after it, or before it for the last step.
 
     If not every step is followed by a pause, also return the steps up to the nearest pause that
@@ -119,7 +119,7 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Dr
     end = steps[nearest + 1].start if is_after else picked.end
     if length_of(gaps[nearest]) * SHORTEST_PAUSE < end - start:
         return None
-    thread, frames = frames_in(device, gaps[nearest], (start, end), files)
+    thread, frames = frames_in(device, gaps[nearest], (start, end))
     return DrawnPeriod(
         start,
         end,
@@ -131,14 +131,10 @@ def timeline_of(device: Device, picked: StepEvent | None, files: OwnFiles) -> Dr
 
 
 def frames_in(
-    device: Device, pauses: Sequence[Window], period: Window, files: OwnFiles
+    device: Device, pauses: Sequence[Window], period: Window
 ) -> tuple[str | None, list[DrawnFrame]]:
     """Return the thread that works in the longest pause, else the one that most likely launches the
-    programs around it, and its events during the pauses.
-
-    Of the events that contain the whole period, return only the innermost one in own code, and
-    only if no other event is in own code.
-    """
+    programs around it, and its events during the pauses, without those that contain the period."""
     names = thread_planes(device.rank) if device.rank else []
     try:
         planes = [device.trace.plane(name) for name in names]
@@ -157,39 +153,14 @@ def frames_in(
             tracks = [drawn(track, host.names, shift, pauses, period) for track in thread.tracks]
             frames = max(tracks, key=time_in_frames, default=[])
             if frames:
-                rank = thread.name != works, level, -time_in_frames(frames), thread.name
-                if not any(is_own(frame.name, files) for frame in frames):
-                    track = thread.tracks[tracks.index(frames)]
-                    frames = below_own(frames, track, host.names, shift, period, files)
-                found.append((*rank, frames))
+                rank = thread.name != works, level, -time_in_frames(frames)
+                found.append((*rank, thread.name, frames))
     except Damage:
         return None, []
     if not found:
         return None, []
     *_, thread_name, frames = min(found)
     return thread_name, frames
-
-
-def below_own(
-    frames: list[DrawnFrame],
-    track: Track,
-    names: Sequence[str],
-    shift: int,
-    period: Window,
-    files: OwnFiles,
-) -> list[DrawnFrame]:
-    """Return the frames below the innermost event in own code that contains the whole period, if
-    there is one."""
-    around = (
-        (end - begin, number)
-        for begin, end, number in zip(track.starts, track.ends, track.names)  # noqa: B905
-        if begin + shift <= period[0] and end + shift >= period[1]
-    )
-    own = min((event for event in around if is_own(names[event[1]], files)), default=None)
-    if own is None:
-        return frames
-    below = [frame._replace(depth=frame.depth + 1) for frame in frames]
-    return [DrawnFrame(*period, 0, names[own[1]]), *below]
 
 
 def time_in_frames(frames: Sequence[DrawnFrame]) -> int:
