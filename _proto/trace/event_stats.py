@@ -179,23 +179,6 @@ def _has_stat(stat_ids: Collection[int], data: bytes) -> bool:
     return column is None or not {0, *column.events.stats.metadata_id}.isdisjoint(stat_ids)
 
 
-def stats_on_line(plane: AnyPlane, line_name: str) -> Iterator[tuple[str | None, int, Stats]]:
-    """Yield the name, the absolute start in picoseconds and the stats of each event with a valid
-    time."""
-    for part in plane.parts:
-        name_of: dict[int, str | None] = {}
-        for line in part.lines(line_name):
-            for data, at in line.pieces():
-                for event in decode(pb.XLine, data, at).events:
-                    if event.HasField("num_occurrences") or event.duration_ps < 0:
-                        continue
-                    if event.metadata_id not in name_of:
-                        entry = part.entry(event.metadata_id)
-                        name_of[event.metadata_id] = entry.name if entry else None
-                    stats = part.stats_of(event.stats, (at, at + len(data)))
-                    yield name_of[event.metadata_id], line.base_ps + event.offset_ps, stats
-
-
 def integers_in(plane: AnyPlane, stat: str, line_names: Collection[str] | None = None) -> set[int]:
     """Return the unsigned values of a stat on events, or an empty set if the events cannot be
     read."""

@@ -61,11 +61,6 @@ class Gain(NamedTuple):
     high: int | None
 
     @classmethod
-    def exactly(cls, time: int) -> Gain:
-        """Return a gain that is measured, and not estimated."""
-        return cls(time, time, time)
-
-    @classmethod
     def at_most(cls, time: int) -> Gain:
         """Return the gain of removing what the trace shows: it can be less, but not more."""
         return cls(time, round((1 - _LESS) * time), time)

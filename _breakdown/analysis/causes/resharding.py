@@ -9,11 +9,9 @@ from _breakdown.analysis.arrays.graph import Value, consumers, is_moved, is_same
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.sentences import only
 from _breakdown.analysis.causes.shared.step_program import (
-    Devices,
     StepProgram,
     collective_name_of,
     devices_of,
-    place_of,
     place_of_longest,
 )
 from _breakdown.pipeline.executions import Executions
@@ -24,22 +22,13 @@ from _breakdown.units import counted
 from _proto.hlo.collectives import collective_name
 
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
-_PERMUTE = "collective-permute"
 _INTENDED = ("all_to_all", "ragged_all_to_all")
 _CONSTRAINTS = ("sharding_constraint", "reshard")
-# The phase of ops that are neither forward nor backward, such as an optimizer's ops.
-_OUTSIDE = "other"
-# Elementwise ops need no communication unless their operands are sharded differently.
-_ELEMENTWISE = frozenset("add div max min mul select_n sub".split())
 # Ops of lookups and updates of tables, and ops that mask rows of other devices.
 _LOOKUPS, _MASKS = frozenset(("gather", "scatter")), frozenset(("select", "multiply"))
 
 FOR_CONSTRAINT = (
     "Change the constraint to the sharding that the array already has, or remove the constraint."
-)
-FOR_OPTIMIZER = (
-    "Use the same sharding for all operands of this line, such as parameters, gradients and"
-    " optimizer state."
 )
 FOR_MODEL = (
     "Look near this line for a with_sharding_constraint, in_specs or parameter spec that splits a"
@@ -50,16 +39,13 @@ FOR_MODEL = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     moved = [ran for ran in of.collectives if _is_resharding(ran.op) and not _is_of_lookup(ran.op)]
-    for members in grouped((_row_of(ran), ran) for ran in moved).values():
+    for members in grouped((devices_of(ran), ran) for ran in moved).values():
         yield _cause(of, members)
 
 
 def _is_resharding(op: Op) -> bool:
     primitive = op.scope.primitive if op.scope else None
-    name = collective_name_of(op)
-    if name == _PERMUTE and op.phase == _OUTSIDE:
-        return primitive in _ELEMENTWISE
-    is_needless = name in _ALL_TO_ALLS and primitive not in _INTENDED
+    is_needless = collective_name_of(op) in _ALL_TO_ALLS and primitive not in _INTENDED
     return is_needless or primitive in _CONSTRAINTS
 
 
@@ -81,11 +67,6 @@ def _keeps_rows(value: Value) -> bool:
     here = value.instruction
     is_collective = here.is_asynchronous or collective_name(here.opcode) is not None
     return is_same(value) or is_collective or here.opcode in _MASKS
-
-
-def _row_of(ran: Executions) -> str | Devices | None:
-    is_outside = ran.op.phase == _OUTSIDE
-    return place_of(ran.op).source_inner if is_outside else devices_of(ran)
 
 
 def _copies_around(of: StepProgram, collectives: Sequence[Executions]) -> list[Executions]:
@@ -115,9 +96,6 @@ def _cause(of: StepProgram, members: list[Executions]) -> Cause:
     among = f" among {devices} devices" if devices else ""
     if constraints:
         why, helps = "whose sharding constraint requires this", FOR_CONSTRAINT
-    elif members[0].op.phase == _OUTSIDE:
-        why = "which calls no collective; its operands probably have different shardings"
-        helps = FOR_OPTIMIZER
     else:
         why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
         helps = FOR_MODEL

@@ -40,7 +40,7 @@ def cause(*changes: Change, measured: int | None = None, n_bytes: int | None = N
         "helps",
         LIKELY,
         changes=changes,
-        measured=None if measured is None else Gain.exactly(measured),
+        measured=None if measured is None else Gain(measured, measured, measured),
         gain_bytes=n_bytes,
     )
 
@@ -99,7 +99,7 @@ class OneFaultOneRow(unittest.TestCase):
         self.assertEqual(row.confidence, LIKELY)
 
     def test_other_lines_remedies_and_measured_gains_stay_apart(self) -> None:
-        gain = Gain.exactly(1)
+        gain = Gain(1, 1, 1)
         for one, other in (
             (self.cause("a.py:1"), self.cause("a.py:2")),
             (self.cause("a.py:1"), self.cause("a.py:1", "helps, too")),
