@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from _breakdown.output.fill import Block, Grid, filled
-from _breakdown.output.phrases import differs
+from _breakdown.output.phrases import differs, pause_sentence
 from _breakdown.output.screen import Says, Section, View
 
 Json = dict[str, Any]
 
 # In the note about the time between steps.
 PAUSES_NOTE = "pass between steps; --step all"
-# In headlines with the period.
-SAYS_PERIOD = "tep starts every"
 # Maximum number of notes without `--all`.
 MOST_NOTES = 3
 # The first sentences of every single-step mode. A sentence is omitted if the answer lacks one of
@@ -137,7 +135,9 @@ def about_period(fields: Json) -> Json:
         differs(pause, fields.get("between_steps_median_ps")) or pauses["n"] < pauses["n_gaps"]
     )
     # Some headlines have the means, too.
-    is_told = SAYS_PERIOD in fields.get("headline", "") and not (period_differs or pause_differs)
+    sentence = pause_sentence(fields) if has_pause else ""
+    is_told = bool(sentence) and sentence in fields.get("headline", "")
+    is_told &= not (period_differs or pause_differs)
     return {
         "has_pause": has_pause and not is_told,
         "period_differs": period_differs,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from _breakdown.analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
 from _breakdown.analysis.arrays.values import Arrays, operand_values, output_at
 from _breakdown.light import NamedTuple
-from _proto.hlo.program import Instruction
+from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.shapes import Array, Path
 from _proto.hlo.text import HBM
 from _proto.hlo.traffic import is_partial, read_of, update_of
@@ -99,9 +99,45 @@ def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
         return []
     if op.is_asynchronous:
         return _of_chain(op, arrays)
+    read, written = _partly_read(op, arrays), _partly_written(op, arrays)
+    found: list[Access] = []
+    for index, value, array in operand_values(op, arrays):
+        found += _access(arrays, value, array, is_write=False, moved=read.get(index))
+    for path, array in arrays.leaves(op):
+        found += _access(arrays, Value(op, path), array, is_write=True, moved=written.get(path))
+    return found
+
+
+def _partly_read(op: Instruction, arrays: Arrays) -> dict[int, int | None]:
+    """Map operands of which an op reads only a part to the bytes that it reads of them."""
     if op.opcode in _SLICES:
-        return _of_slice(op, arrays)
-    return _of_update(op, arrays) if op.opcode == _UPDATE else _of_op(op, arrays)
+        return {0: _size(op, arrays)}
+    if op.opcode == _UPDATE:
+        return {0: 0}
+    body = _partial_body(op)
+    found = {i: read_of(body, i) for i in range(len(op.message.operand_ids))} if body else {}
+    # A fusion passes such an array on. How much a kernel updates of it is unknown.
+    return found | {index: 0 for index, path in arrays.aliases(op).values() if not path}
+
+
+def _partly_written(op: Instruction, arrays: Arrays) -> dict[Path, int | None]:
+    """Map results of which an op writes only a part to the bytes that it writes of them."""
+    paths = [path for path, _ in arrays.leaves(op)]
+    if op.opcode == _UPDATE:
+        update = operand(op, 1)
+        return dict.fromkeys(paths, _size(update, arrays) if update else 0)
+    found: dict[Path, int | None] = dict.fromkeys(arrays.aliases(op), 0)
+    body = _partial_body(op)
+    for path in paths if body else ():
+        output = output_at(op, path)
+        if body and output and (update_in := update_of(output, body)):
+            found[path] = update_in.n_bytes
+    return found
+
+
+def _partial_body(op: Instruction) -> Computation | None:
+    """Return what is inside a fusion that reads or writes only parts of arrays."""
+    return op.called[0] if op.opcode == "fusion" and op.called and is_partial(op) else None
 
 
 def _access(
@@ -147,40 +183,3 @@ def _of_chain(op: Instruction, arrays: Arrays) -> list[Access]:
                     seen.add(access.array)
                     found.append(access)
     return found + written
-
-
-def _of_slice(op: Instruction, arrays: Arrays) -> list[Access]:
-    found: list[Access] = []
-    for index, value, array in operand_values(op, arrays):
-        moved = None if index else _size(op, arrays)
-        found += _access(arrays, value, array, is_write=False, moved=moved)
-    return found + _written(op, arrays)
-
-
-def _of_update(op: Instruction, arrays: Arrays) -> list[Access]:
-    found: list[Access] = []
-    n_bytes = 0
-    for index, value, array in operand_values(op, arrays):
-        if index:
-            found += _access(arrays, value, array, is_write=False)
-        if index == 1:
-            n_bytes = array.n_bytes or 0
-    for path, array in arrays.leaves(op):
-        found += _access(arrays, Value(op, path), array, is_write=True, moved=n_bytes)
-    return found
-
-
-def _of_op(op: Instruction, arrays: Arrays) -> list[Access]:
-    found: list[Access] = []
-    body = op.called[0] if op.opcode == "fusion" and op.called and is_partial(op) else None
-    shared = arrays.aliases(op) if op.message.output_operand_aliasing else {}
-    for index, value, array in operand_values(op, arrays):
-        # A fusion passes such an array on. How much a kernel updates of it is unknown.
-        moved = 0 if (index, ()) in shared.values() else read_of(body, index) if body else None
-        found += _access(arrays, value, array, is_write=False, moved=moved)
-    for path, array in arrays.leaves(op):
-        moved = 0 if path in shared else None
-        if body and (output := output_at(op, path)) and (update := update_of(output, body)):
-            moved = update.n_bytes
-        found += _access(arrays, Value(op, path), array, is_write=True, moved=moved)
-    return found
