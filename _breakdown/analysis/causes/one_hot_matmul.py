@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from _breakdown.analysis.arrays.engine import Change, Retime, removal_of
 from _breakdown.analysis.arrays.graph import Value, consumers, is_backward, is_same, origins, reach
-from _breakdown.analysis.causes.shared.cause import SEEN, Cause, Confidence
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, Confidence
 from _breakdown.analysis.causes.shared.lookups import Lookup, is_kept, lookups_in
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
@@ -32,6 +32,16 @@ FOR_WEIGHTED = (
     "Compute the positions of the tokens (cumsum or argsort of the expert indices), and move rows"
     " with take_along_axis and .at[].set or .add instead of einsum."
 )
+
+# The words for both kinds of matrices, and what helps.
+_KINDS: dict[Confidence, tuple[str, str, str]] = {
+    SEEN: ("a table by a one-hot matrix ({}), which", "Looking up the rows", FOR_LOOKUP),
+    LIKELY: (
+        "by a matrix of weighted one-hot rows ({}), mostly zeros, which",
+        "Gathering or scattering rows, such as an expert's tokens,",
+        FOR_WEIGHTED,
+    ),
+}
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -70,23 +80,15 @@ def _causes(of: StepProgram, row: list[Lookup]) -> Iterator[Cause]:
     changes: list[Change] = [*lookups, *removal_of(removed)]
     first = row[0]
     array = first.matrix.array
-    matrix = array.text if array else "of unknown shape"
-    if first.confidence == SEEN:
-        place, helps = of.place_at(first.dot), FOR_LOOKUP
-        what = f"a table by a one-hot matrix ({matrix}), which"
-        instead = "Looking up the rows"
-    else:
-        place, helps = None, FOR_WEIGHTED
-        what = f"by a matrix of weighted one-hot rows ({matrix}), mostly zeros, which"
-        instead = "Gathering or scattering rows, such as an expert's tokens,"
+    what, instead, helps = _KINDS[first.confidence]
     yield Cause(
-        f"<line> multiplies {what} takes {time(total)} with the ops that build the matrix."
-        f" {instead} would save <gain>.",
+        f"<line> multiplies {what.format(array.text if array else 'of unknown shape')} takes"
+        f" {time(total)} with the ops that build the matrix. {instead} would save <gain>.",
         helps,
         first.confidence,
         members,
         changes,
-        place=place,
+        place=of.place_at(first.dot) if first.confidence == SEEN else None,
         evidence={"shape": array.text if array else None},
     )
 

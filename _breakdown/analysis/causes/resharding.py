@@ -36,6 +36,13 @@ FOR_MODEL = (
     " activations, and measure."
 )
 
+# Why arrays move, and what helps.
+_OF_CONSTRAINT = "whose sharding constraint requires this", FOR_CONSTRAINT
+_OF_MODEL = (
+    "which calls no all_to_all (intended if the line dispatches tokens to experts)",
+    FOR_MODEL,
+)
+
 
 def find(of: StepProgram) -> Iterator[Cause]:
     moved = [ran for ran in of.collectives if _is_resharding(ran.op) and not _is_of_lookup(ran.op)]
@@ -94,11 +101,7 @@ def _cause(of: StepProgram, members: list[Executions]) -> Cause:
     collective = only({name for ran in members if (name := collective_name_of(ran.op))})
     devices = only({str(devices_of(ran).size or "") for ran in members})
     among = f" among {devices} devices" if devices else ""
-    if constraints:
-        why, helps = "whose sharding constraint requires this", FOR_CONSTRAINT
-    else:
-        why = "which calls no all_to_all (intended if the line dispatches tokens to experts)"
-        helps = FOR_MODEL
+    why, helps = _OF_CONSTRAINT if constraints else _OF_MODEL
     return Cause(
         f"{counted(n, collective or 'collective')}{among} {'changes' if n == 1 else 'change'} how"
         f" arrays are sharded, with most time at <line>, {why}. Matching shardings would save"

@@ -24,6 +24,11 @@ CONTRADICTION = (
     " named as the cause of a pause"
 )
 
+CORRECTED = (
+    "the host's clock is at least {} {} the device's, as {} of launch and execution show; the"
+    " host's times are corrected by that"
+)
+
 
 class Launches:
     """The executions of a device's programs, and the threads that launched each of them.
@@ -92,11 +97,8 @@ class Launches:
             return [CONTRADICTION.format(n)]
         if not self.offset:
             return []
-        return [
-            f"the host's clock is at least {time(abs(self.offset))}"
-            f" {'ahead of' if self.offset > 0 else 'behind'} the device's, as {n} of launch and"
-            " execution show; the host's times are corrected by that"
-        ]
+        side = "ahead of" if self.offset > 0 else "behind"
+        return [CORRECTED.format(time(abs(self.offset)), side, n)]
 
     def threads_around(self, start: int, end: int) -> set[str]:
         """Return the threads that launched both the program before and the program after a gap,
