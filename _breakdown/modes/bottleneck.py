@@ -118,7 +118,7 @@ def bottleneck(
     periods = facts.periods
     one_step = time_of_one_step(step, periods)
     mfu = mfu_of(useful or model_flops, step, one_step, roofs)
-    context.warn(*facts.inside.notes, *notes_of_mfu(mfu))
+    context.warn(*notes_of_mfu(mfu))
     shown = [ran for finding in (*findings[:top], *kernels[:top]) for ran in finding.group.members]
     rows = FindingRows(step, hideable := Hideable(facts.ledger), loops_of(step, shown), read)
     causes = causes_of(facts)

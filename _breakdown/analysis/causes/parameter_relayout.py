@@ -10,7 +10,6 @@ from _breakdown.analysis.causes.shared.cause import SEEN, Cause
 from _breakdown.analysis.causes.shared.copies import (
     changes_layout,
     moved_between,
-    selects_elements,
 )
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
@@ -28,7 +27,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     moves = [
         (ran, source, result)
         for ran in of.long_ops
-        if (here := ran.op.instruction) and (changes_layout(here) or selects_elements(here))
+        if (here := ran.op.instruction) and changes_layout(here)
         for source, result in _at_boundary(of, ran)
     ]
     # A result that replaces a parameter is copied back, often at another line.

@@ -33,7 +33,6 @@ class Details:
 
     def __init__(self, step: Step, kernels: Sequence[Group], context: Context) -> None:
         self._inside = inside_kernels(step)
-        context.warn(*self._inside.notes)
         self._lines: LineFields | None = None
         spans = spans_of_schedules(step.device, kernels)
         if spans:

@@ -19,7 +19,6 @@ from _breakdown.pipeline.idle_causes import AT_BARRIER, FOR_INPUTS, WAITS_LINE
 from _breakdown.pipeline.intervals import Nested
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.timeline import events_of
-from _breakdown.units import counted
 
 T = TypeVar("T")
 
@@ -134,24 +133,11 @@ class Inside(NamedTuple):
     """The regions of a step's kernels, by metadata id; kernels without regions are omitted."""
 
     of_kernel: dict[int, Regions]
-    # Number of regions that outlast the region or execution in which they begin, and the total time
-    # that is cut off from them.
-    n_cut: int
-    cut_off: int
 
     def of(self, metadata_ids: Iterable[int]) -> Regions | None:
         """Return the merged regions of several ops; None if the ops have no regions."""
         found = [self.of_kernel[i] for i in metadata_ids if i in self.of_kernel]
         return Regions.sum_of(found) if found else None
-
-    @property
-    def notes(self) -> list[str]:
-        if not self.n_cut:
-            return []
-        return [
-            f"cut off {self.cut_off} ps of {counted(self.n_cut, 'kernel region')} after the end of"
-            " the enclosing region or execution"
-        ]
 
 
 class KernelExecution:
@@ -202,7 +188,7 @@ def inside_kernels(step: Step) -> Inside:
     if not any(ran.op.kernel for ran in step.leaves):
         # Without kernels, skip the line with the regions: it can have as many events as the step
         # itself.
-        return Inside({}, 0, 0)
+        return Inside({})
     events = region_events(step)
     first = next(events, None)
     # Search for kernels only if there are regions: the search takes milliseconds, and most captures
@@ -210,7 +196,6 @@ def inside_kernels(step: Step) -> Inside:
     executions = kernel_executions(step) if first else []
     spans = spans_in(step, executions, chain(filter(None, [first]), events))
     found: dict[int, Regions] = {}
-    n_cut = cut_off = 0
     for execution, start, (end, name) in starting_in(executions, spans):
         opened = execution.opened
         while opened and opened[-1][0] <= start:
@@ -220,16 +205,15 @@ def inside_kernels(step: Step) -> Inside:
         else:
             limit = execution.end
             siblings = found.setdefault(execution.metadata_id, Regions()).outermost
+        # A region ends at the latest with the region or execution in which it begins.
         inner_end = min(end, limit)
-        n_cut += end > limit
-        cut_off += end - inner_end
         region = siblings.get(name)
         if region is None:
             region = siblings[name] = Region(name)
         region.n += 1
         region.total += inner_end - start
         opened.append((inner_end, region.inner))
-    return Inside(found, n_cut, cut_off)
+    return Inside(found)
 
 
 def spans_in(

@@ -6,7 +6,7 @@ import unittest
 from dataclasses import replace
 
 from tests.analysis.small_programs import Json, Program, causes
-from tests.builders.hlo_proto import Op, Shape, array, op, tuple_of
+from tests.builders.hlo_proto import Op, Shape, op, tuple_of
 from tests.builders.xspace import op as event
 
 ROWS = Shape("f32", (512, 1024), minor_to_major=(1, 0))
@@ -72,26 +72,3 @@ class ParameterRelayout(unittest.TestCase):
         ]
         (row,) = found(main, ("copy.1", "data formatting"))
         self.assertEqual(row["cause"], "layout_change")
-
-    @staticmethod
-    def of_matmul(*inside: str) -> list[Json]:
-        """Return the causes if a fusion of a parameter multiplies it by a matrix that it makes."""
-        parts = array("u16", 512, 2048)
-        taken = array("u16", 512, 1024)
-        body = [
-            op("bits", "parameter", shape=array("bf16", 512, 2048)),
-            op("whole", inside[0], "bits", shape=parts),
-            op("ones", "iota", shape=array("pred", 2048, 1024)),
-            op("selected", "convolution", "whole", "ones", shape=taken),
-            op("half", inside[1], "selected", shape=array("bf16", 512, 1024)),
-        ]
-        half = op("f", "fusion", "w", shape=array("bf16", 512, 1024), calls=["fused"])
-        main = [weight(array("bf16", 512, 2048)), half, op("used", "negate", "f")]
-        return found(main, ("f", "convolution fusion"), inner={"fused": body})
-
-    def test_slice_with_a_stride_is_found(self) -> None:
-        (row,) = self.of_matmul("bitcast-convert", "bitcast-convert")
-        self.assertEqual((row["cause"], row["gain_ps"]), ("parameter_relayout", 100))
-
-    def test_other_matmul_of_a_parameter_is_not_found(self) -> None:
-        self.assertEqual(self.of_matmul("negate", "negate"), [])

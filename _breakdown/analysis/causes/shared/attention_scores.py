@@ -34,13 +34,8 @@ def scores_in(dots: Iterable[Instruction]) -> dict[Dims, list[Instruction]]:
     """Return the dots that make scores which a fused kernel could keep on the chip, by the sorted
     dimensions of the scores. `dots` are those before softmaxes."""
     grown = (here for here in dots if not is_backward(here) and _is_grown(here))
-    readers_of = {dot: readers for dot in grown if _are_multiplied(readers := _readers(dot))}
-    by_dims = grouped((sorted_dims(s.dims), dot) for dot in readers_of for s in dot.arrays or ())
-    return {
-        dims: dots
-        for dims, dots in by_dims.items()
-        if not any(_are_measured(dims, readers_of[dot]) for dot in dots)
-    }
+    scoring = [dot for dot in grown if _are_multiplied(_readers(dot))]
+    return grouped((sorted_dims(s.dims), dot) for dot in scoring for s in dot.arrays or ())
 
 
 def sorted_dims(dims: Dims) -> Dims:
@@ -91,13 +86,3 @@ def _are_multiplied(readers: set[Instruction]) -> bool:
     """Return whether another dot, or XLA's kernel for both, reads the weights of attention. The
     logits of a loss have no such reader."""
     return any(here.opcode in DOTS or here.op_name == SOFTMAX_KERNEL for here in readers)
-
-
-def _are_measured(dims: Dims, readers: set[Instruction]) -> bool:
-    """Return whether the program also sums scores or weights over several rows, for example for a
-    mean entropy, which no kernel returns. A softmax only has sums of each row."""
-    n_rows = prod(dims) // max(dims)
-    return any(
-        here.opcode == "reduce" and any(array.n_elements < n_rows for array in here.arrays or ())
-        for here in readers
-    )

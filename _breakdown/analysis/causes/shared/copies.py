@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _breakdown.analysis.arrays.graph import DOTS, inputs_of_chain, is_layout, operand
+from _breakdown.analysis.arrays.graph import inputs_of_chain, is_layout, operand
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.pipeline.executions import Executions
@@ -23,17 +23,6 @@ def changes_layout(op: Instruction) -> bool:
         return any(source.layout != op.layout for source in inputs_of_chain(op))
     source = operand(op, 0) if op.opcode in _REORDERING else None
     return source is not None and source.layout != op.layout
-
-
-def selects_elements(op: Instruction) -> bool:
-    """Return whether a fusion takes elements out of an array by a matmul with zeros and ones.
-
-    The compiler makes such a matmul from a slice with a stride, and multiplies the bits of the
-    elements as integers.
-    """
-    if op.opcode != "fusion" or len(op.message.operand_ids) != 1:
-        return False
-    return "bitcast-convert" in op.opcodes and not op.opcodes.isdisjoint(DOTS)
 
 
 def moved_between(of: StepProgram, ran: Executions) -> tuple[StepArray, StepArray] | None:
