@@ -51,7 +51,7 @@ def nearest_line(op: Instruction, producer_first: bool) -> NearestLine | None:
     asynchronous op, and the nearest producer or consumer.
     """
     chain = op.chain
-    for part in (op, chain[0]):
+    for part in (op, chain[0]) if op is not chain[0] else chain[:1]:
         if line := _line_of(part):
             return NearestLine(line, "own", 0, part)
     if not op.program.has_lines:

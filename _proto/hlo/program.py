@@ -8,6 +8,7 @@ damaged link is treated as missing.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from sys import intern
@@ -83,15 +84,18 @@ class Program:
         return _if_unique((here.name, here) for here in self.instructions())
 
     @cached_property
-    def _run(self) -> list[Computation]:
-        """Return the computations whose instructions run as ops: the entry, and those that loops,
-        conditionals, calls and asynchronous ops run."""
+    def _run(self) -> dict[Computation, list[Instruction]]:
+        """Return the computations whose instructions run as ops, with their callers: the entry, and
+        those that loops, conditionals, calls and asynchronous ops run."""
         entry = self._computation_of.get(self.message.entry_computation_id)
-        run = [entry] if entry else []
-        for computation in run:
+        run: dict[Computation, list[Instruction]] = {entry: []} if entry else {}
+        to_do = list(run)
+        for computation in to_do:
             for here in computation.instructions:
                 if here.opcode in _CONTROL:
-                    run += [called for called in here.called if called not in run]
+                    to_do += [called for called in here.called if called not in run]
+                    for called in here.called:
+                        run.setdefault(called, []).append(here)
         return run
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
@@ -116,7 +120,11 @@ class Program:
         return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
-        """Return the instruction that calls a computation, or None if there is not exactly one."""
+        """Return the instruction that calls a computation, or None if there is not exactly one. Ops
+        run a computation that nothing else calls."""
+        if computation in self._run:
+            callers = self._run[computation]
+            return callers[0] if len(callers) == 1 else None
         places = self._calling.get(computation, ())
         return places[0].caller_of[computation] if len(places) == 1 else None
 
@@ -253,11 +261,14 @@ class Computation:
 
     @cached_property
     def users_of(self) -> dict[Instruction, list[Instruction]]:
-        users_of: dict[Instruction, list[Instruction]] = {}
+        users_of: dict[Instruction, list[Instruction]] = defaultdict(list)
         for instruction in self.instructions:
-            for operand in dict.fromkeys(instruction.operands):
-                users_of.setdefault(operand, []).append(instruction)
-        return users_of
+            for operand in instruction.operands:
+                users = users_of[operand]
+                # An instruction can use an operand twice.
+                if not users or users[-1] is not instruction:
+                    users.append(instruction)
+        return dict(users_of)
 
     @cached_property
     def chains(self) -> dict[Instruction, tuple[Instruction, ...]]:

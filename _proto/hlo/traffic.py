@@ -3,7 +3,7 @@ slices of an operand or updates a slice in place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from _breakdown.light import NamedTuple
 from _proto.hlo.program import Computation, Instruction
@@ -105,11 +105,13 @@ def read_of(body: Computation, number: int) -> int | None:
     if parameter is None:
         return None
     total, seen, to_do = 0, {parameter}, [parameter]
+    # The fusions inside the fusion, by the computation that they call.
+    callers: dict[Computation, Instruction] = {}
     while to_do:
         value = to_do.pop()
         if value is value.computation.root and value is not body.root and not value.users:
             # The value is the result of a fusion inside the fusion.
-            value = value.computation.caller or value
+            value = callers.get(value.computation, value)
         if value is value.computation.root or not value.users:
             return None
         for user in value.users:
@@ -119,10 +121,11 @@ def read_of(body: Computation, number: int) -> int | None:
             if names_again(user):
                 passed = [user]
             elif user.opcode == "fusion" and user.called:
+                callers[user.called[0]] = user
                 passed = [user.called[0].parameters.get(place) for place in places]
             elif user.opcode in _SLICES and places == [0]:
                 read = _size(user)
-            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body):
+            elif user.opcode != _UPDATE or places != [0] or not _is_output(user, body, callers):
                 # An update in place reads nothing of the array that it updates.
                 return None
             if read is None or None in passed:
@@ -134,7 +137,9 @@ def read_of(body: Computation, number: int) -> int | None:
     return total
 
 
-def _is_output(value: Instruction, body: Computation) -> bool:
+def _is_output(
+    value: Instruction, body: Computation, callers: Mapping[Computation, Instruction]
+) -> bool:
     """Return whether an updated array is only an output of the fusion with the given body."""
     seen: set[Instruction] = set()
     while value not in seen:
@@ -142,7 +147,7 @@ def _is_output(value: Instruction, body: Computation) -> bool:
         if value is value.computation.root:
             if value.computation is body:
                 return True
-            users: Sequence[Instruction] = [c for c in [value.computation.caller] if c]
+            users: Sequence[Instruction] = [callers[value.computation]]
         else:
             users = value.users
         if len(users) != 1:
@@ -161,12 +166,15 @@ def update_of(value: Instruction, body: Computation) -> Update | None:
     it."""
     total = 0
     seen: set[Instruction] = set()
+    # The fusions inside the fusion, by the computation that they call.
+    callers: dict[Computation, Instruction] = {}
     while value not in seen:
         seen.add(value)
         before: Instruction | None = None
         if names_again(value):
             before = next(iter(value.operands), None)
         elif value.opcode == "fusion" and value.called:
+            callers[value.called[0]] = value
             before = value.called[0].root
         elif value.opcode == _UPDATE and len(value.operands) > 1:
             size = _size(value.operands[1])
@@ -178,7 +186,7 @@ def update_of(value: Instruction, body: Computation) -> Update | None:
             if value.computation is body:
                 # XLA updates a parameter in place. Another array has to be written as a whole.
                 return Update(total, value.message.parameter_number) if total else None
-            caller = value.computation.caller
+            caller = callers.get(value.computation)
             given = caller.operands[value.message.parameter_number :] if caller else ()
             before = next(iter(given), None)
         if before is None:

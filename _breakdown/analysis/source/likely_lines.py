@@ -66,7 +66,9 @@ def find_likely_line(op: Op) -> LikelyLine:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Attribute reductions and transfers to the host to the code that produces the data, because
     # that is the code to change. Other transfers fetch data for the code that consumes it.
-    producer_first = collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host
+    producer_first = here.line is None and (
+        collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host
+    )
     return likely_line_of(here, op.is_own, producer_first)
 
 
