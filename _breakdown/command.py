@@ -17,7 +17,7 @@ import gc
 import os
 import sys
 
-from _breakdown.light import TYPE_CHECKING
+from _breakdown.light import TYPE_CHECKING, leave_out_typing
 from _breakdown.modes import NAMES, STEP_OPTIONS, Mode, mode_named
 from _breakdown.pipeline.command_line import (
     Option,
@@ -434,6 +434,7 @@ def command() -> NoReturn:
     Freeing all objects would take 10 % of the time for a small trace, and `write` leaves no text in
     Python's buffers. Profilers and debuggers need a normal exit.
     """
+    leave_out_typing()
     leave_out_well_known_types()
     status = main()
     if sys.getprofile() or sys.gettrace():

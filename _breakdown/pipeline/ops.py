@@ -111,7 +111,9 @@ class Op:
         self.metadata = metadata
         self.is_own = is_own
         self._programs = programs
+        self.text = metadata.name
         self.hlo = HloText(metadata.name)
+        self.name = self.hlo.name
         self.category = as_text(stats.get("hlo_category")) or NO_CATEGORY
         if self.category == "non-fusion elementwise" and self.hlo.opcode == CAST:
             # The profiler classifies casts as elementwise math.
@@ -133,14 +135,6 @@ class Op:
         self.around: Surroundings | None = None
         # The line of an op without a stack. `_breakdown/analysis/source/likely_lines.py` finds it.
         self.likely_line: Any = None
-
-    @property
-    def text(self) -> str:
-        return self.metadata.name
-
-    @property
-    def name(self) -> str:
-        return self.hlo.name
 
     @property
     def is_container(self) -> bool:
@@ -296,7 +290,8 @@ class Op:
     @cached_property
     def instruction(self) -> Instruction | None:
         """Return the op's instruction in the program."""
-        return self.program.instruction(self.name) if self.program and self.name else None
+        program = self.program
+        return program.instruction(self.name) if program and self.name else None
 
     @property
     def own_line(self) -> str | None:

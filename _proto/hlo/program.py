@@ -8,7 +8,7 @@ damaged link is treated as missing.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from sys import intern
@@ -188,10 +188,12 @@ class Program:
 
 def _if_unique(pairs: Iterable[tuple[K, V]]) -> dict[K, V | None]:
     """Map keys to values; a key with several values maps to None."""
-    values: dict[K, V | None] = {}
-    for key, value in pairs:
-        values[key] = None if key in values else value
-    return values
+    listed = list(pairs)
+    unique: dict[K, V | None] = dict(listed)
+    if len(unique) < len(listed):
+        n_values = Counter(key for key, _ in listed)
+        unique.update((key, None) for key, n in n_values.items() if n > 1)
+    return unique
 
 
 class Computation:
@@ -315,8 +317,8 @@ class Instruction:
             found = tuple(map(self.computation.instruction_of.get, ids))
             if None in found:
                 # Complain about the ids that are missing.
-                found = tuple(map(self.computation.instruction, ids))
-            self._operands = tuple(filter(None, found))
+                found = tuple(filter(None, map(self.computation.instruction, ids)))
+            self._operands = found
         return self._operands
 
     @property

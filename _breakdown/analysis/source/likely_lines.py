@@ -10,7 +10,7 @@ from _breakdown.light import NamedTuple
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.groups import Group, group_by, most, summed
 from _breakdown.pipeline.ops import Op
-from _breakdown.pipeline.vocabulary import COMPUTE
+from _breakdown.pipeline.vocabulary import COMM, COMPUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,10 +66,8 @@ def find_likely_line(op: Op) -> LikelyLine:
         return LikelyLine(op.source_inner, op.source_user, OWN) if op.source_inner else NO_LINE
     # Attribute reductions and transfers to the host to the code that produces the data, because
     # that is the code to change. Other transfers fetch data for the code that consumes it.
-    producer_first = here.line is None and (
-        collective_of(op) in ("reduce-scatter", "all-reduce") or op.is_to_host
-    )
-    return likely_line_of(here, op.is_own, producer_first)
+    is_reduction = op.kind == COMM and collective_of(op) in ("reduce-scatter", "all-reduce")
+    return likely_line_of(here, op.is_own, is_reduction or op.is_to_host)
 
 
 def line_of(op: Op) -> LikelyLine:
