@@ -9,7 +9,7 @@ from functools import lru_cache
 from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
 from _proto.hlo.async_chains import DONE, START, UPDATE
-from _proto.hlo.program import Instruction
+from _proto.hlo.program import Computation, Instruction
 from _proto.hlo.replica_groups import (
     AxisPart,
     Groups,
@@ -57,9 +57,15 @@ def collective_name(opcode: str) -> str | None:
 def first_collective(parts: Sequence[Instruction]) -> Instruction | None:
     """Return the first collective among instructions and the instructions inside them, searching
     depth first."""
+    entered: set[Sequence[Computation]] = set()
     for part in parts:
-        if found := part.parts_with(_NAME_OF.keys()):
-            return found[0]
+        if part.opcode in _NAME_OF:
+            return part
+        # The parts of an asynchronous op call the same computation.
+        if part.called not in entered:
+            entered.add(part.called)
+            if found := part.parts_with(_NAME_OF.keys()):
+                return found[0]
     return None
 
 

@@ -63,9 +63,9 @@ def nearest_line(op: Instruction, producer_first: bool) -> NearestLine | None:
     producer: _Direction = "producer", chain[:-1] or chain, before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
-        for hops, reached in _breadth_first(chain, ends, following):
-            if line := _line_of(reached):
-                return NearestLine(line, how, hops, reached)
+        if found := _first_with_line(chain, ends, following):
+            hops, reached, line = found
+            return NearestLine(line, how, hops, reached)
     return None
 
 
@@ -111,13 +111,13 @@ def _after(instruction: Instruction) -> Sequence[Instruction]:
     return instruction.users
 
 
-def _breadth_first(
+def _first_with_line(
     chain: Sequence[Instruction],
     ends: Sequence[Instruction],
     following: Callable[[Instruction], Sequence[Instruction]],
-) -> Iterator[tuple[int, Instruction]]:
-    """Yield the instructions that can be reached through `following` from `ends`, each with its
-    distance in hops.
+) -> tuple[int, Instruction, str] | None:
+    """Return the nearest instruction with a line that can be reached through `following` from
+    `ends`, with its distance in hops and its line.
 
     Each computation is entered only once, so that a path out of a loop's body does not lead back
     into it.
@@ -135,7 +135,9 @@ def _breadth_first(
                     if reached.computation in entered:
                         continue
                     entered.add(reached.computation)
+                if line := _line_of(reached):
+                    return hops, reached, line
                 seen.add(reached)
-                yield hops, reached
                 next_level.append(reached)
         level = next_level
+    return None

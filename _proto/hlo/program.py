@@ -8,7 +8,7 @@ damaged link is treated as missing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cache
 from sys import intern
@@ -288,7 +288,7 @@ class Instruction:
 
     __slots__ = (
         *("computation", "message", "name", "opcode", "program", "stage"),
-        *("_called", "_inside", "_leaves", "_opcodes", "_operands"),
+        *("_called", "_inside", "_leaves", "_line", "_opcodes", "_operands"),
     )
 
     def __init__(self, computation: Computation, message: pb.HloInstruction) -> None:
@@ -301,10 +301,11 @@ class Instruction:
         self.opcode = opcode = intern(message.opcode)
         # The kind of an asynchronous op, and the name of its part; None for other instructions.
         self.stage = stage_of_fusion(self.name) if opcode == "fusion" else stage_of(opcode)
-        # Values of properties that are read often, or None before the first use.
+        # Values of properties that are read often, or None before the first use; "" for the line.
         self._called: Sequence[Computation] | None = None
         self._inside: Sequence[Instruction] | None = None
         self._leaves: Sequence[tuple[Path, Array | None]] | None = None
+        self._line: str | None = ""
         self._opcodes: frozenset[str] | None = None
         self._operands: Sequence[Instruction] | None = None
 
@@ -314,11 +315,11 @@ class Instruction:
     def operands(self) -> Sequence[Instruction]:
         if self._operands is None:
             ids = self.message.operand_ids
-            found = tuple(map(self.computation.instruction_of.get, ids))
-            if None in found:
+            known = self.computation.instruction_of
+            self._operands = tuple([found for i in ids if (found := known.get(i))])
+            if len(self._operands) < len(ids):
                 # Complain about the ids that are missing.
-                found = tuple(filter(None, map(self.computation.instruction, ids)))
-            self._operands = found
+                deque(map(self.computation.instruction, ids), maxlen=0)
         return self._operands
 
     @property
@@ -387,7 +388,7 @@ class Instruction:
         Parts that cannot be found are omitted. The chain of a synchronous instruction contains only
         the instruction itself.
         """
-        return self.computation.chains.get(self, (self,)) if self.is_asynchronous else (self,)
+        return self.computation.chains.get(self, (self,)) if self.stage else (self,)
 
     # The following properties decode the fields of the instruction.
 
@@ -406,6 +407,11 @@ class Instruction:
     @property
     def line(self) -> str | None:
         """Return the instruction's own source line, as `file:line`."""
+        if self._line == "":
+            self._line = self._read_line()
+        return self._line
+
+    def _read_line(self) -> str | None:
         if frame := self.frame:
             return frame.place
         metadata = self.message.metadata

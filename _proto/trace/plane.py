@@ -77,28 +77,27 @@ class Stats:
     is the part of the file that contains the stats. `found` has None for stats to be left out.
     """
 
-    __slots__ = ("_adopted", "_plane", "_span", "_values")
+    __slots__ = ("_plane", "_span", "_values")
 
     def __init__(self, plane: Plane, found: Iterable[tuple[str, Value] | None], span: Span) -> None:
         self._plane = plane
         self._span = span
-        self._values = dict(filter(None, found))
-        self._adopted: dict[str, Stats] = {}
+        self._values: dict[str, Value | Stats] = dict(filter(None, found))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values or name in self._adopted
+        return name in self._values
 
     def adopt(self, name: str, other: Stats) -> None:
         """Add a stat from another object of the same plane, such as an event."""
-        self._adopted[name] = other
+        self._values[name] = other
 
     def items(self) -> Iterator[tuple[str, Value | None]]:
         return ((name, self.get(name)) for name in self._values)
 
     def get(self, name: str) -> Value | None:
-        if name in self._adopted:
-            return self._adopted[name].get(name)
         value = self._values.get(name)
+        if isinstance(value, Stats):
+            return value.get(name)
         if isinstance(value, _Compressed):
             packed = bytes(value)
             try:
@@ -110,9 +109,9 @@ class Stats:
 
     def message(self, name: str, kind: type[M]) -> M | None:
         """Decode the message that a stat contains; return None if the value is not bytes."""
-        if name in self._adopted:
-            return self._adopted[name].message(name, kind)
-        data = self.get(name)
+        data = self._values.get(name)
+        if isinstance(data, Stats):
+            return data.message(name, kind)
         if not isinstance(data, bytes):
             return None
         message = parse(kind, data)
@@ -120,9 +119,9 @@ class Stats:
 
     def damage(self, name: str, what: str) -> Damage:
         """Return a Damage at the position of a stat that contains a message."""
-        if name in self._adopted:
-            return self._adopted[name].damage(name, what)
         data = self._values[name]
+        if isinstance(data, Stats):
+            return data.damage(name, what)
         assert isinstance(data, bytes)
         return Damage(self._offset_of(pb.XStat(bytes_value=data).SerializeToString()), what)
 
