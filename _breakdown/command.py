@@ -17,7 +17,7 @@ import gc
 import os
 import sys
 
-from _breakdown.light import TYPE_CHECKING, leave_out_typing
+from _breakdown.light import TYPE_CHECKING, leave_out_modules
 from _breakdown.modes import NAMES, STEP_OPTIONS, Mode, mode_named
 from _breakdown.pipeline.command_line import (
     Option,
@@ -417,25 +417,13 @@ def add_own_code(outcome: Outcome) -> None:
         add_code(causes, ".", ".py")
 
 
-def leave_out_well_known_types() -> None:
-    """Keep protobuf from importing the base classes of its own messages, such as times.
-
-    Traces have no such messages, and the import takes a twelfth of the time of mode `summary` on
-    the demo. In another program, other code may need these classes.
-    """
-    name = "google.protobuf.internal.well_known_types"
-    sys.modules[name] = without_classes = type(sys)(name)
-    vars(without_classes)["WKTBASES"] = {}
-
-
 def command() -> NoReturn:
     """Run `main` and end the process without freeing memory.
 
     Freeing all objects would take 10 % of the time for a small trace, and `write` leaves no text in
     Python's buffers. Profilers and debuggers need a normal exit.
     """
-    leave_out_typing()
-    leave_out_well_known_types()
+    leave_out_modules()
     status = main()
     if sys.getprofile() or sys.gettrace():
         sys.exit(status)

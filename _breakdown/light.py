@@ -8,15 +8,15 @@ time of that use. Mode `bottleneck` has 5 600 first uses on the demo, so the loc
 4 % of its time.
 
 Modules that `--help` loads import `typing` and `collections.abc` only for type checkers, so they
-take `TYPE_CHECKING` from here. The import of `typing` takes 5 ms, so the command gives the other
-modules a stand-in, whose types mean nothing.
+take `TYPE_CHECKING` from here. The command gives the others a stand-in, because the import of
+`typing` takes 5 ms.
 """
 
 from __future__ import annotations
 
 import sys
 
-__all__ = ["TYPE_CHECKING", "NamedTuple", "cached_property", "leave_out_typing"]
+__all__ = ["TYPE_CHECKING", "NamedTuple", "cached_property", "leave_out_modules"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 else:
     # The same descriptors as in `collections.namedtuple`, without the import of `collections`.
     from _collections import _tuplegetter
+    from _thread import allocate_lock
+    from importlib import import_module
     from types import FunctionType, ModuleType
 
     CODES = {}
@@ -78,19 +80,20 @@ else:
         def __class_getitem__(cls, _):
             return cls
 
-    class LightTyping(ModuleType):
-        """Stand in for `typing`; import it for names that the modules here do not use."""
+    class StandIn(ModuleType):
+        """Stand in for a module; import the module for names that the stand-in lacks."""
 
-        Any = ClassVar = Final = IO = Literal = Protocol = TextIO = TypeAlias = TypeVar = Anything
+        def __init__(self, name, **names):
+            super().__init__(name)
+            vars(self).update(names)
 
         def __getattr__(self, name):
             if name.startswith("__"):
                 # The import system asks for `__path__`.
                 raise AttributeError(name)
-            sys.modules.pop("typing", None)
-            import typing
-
-            return getattr(typing, name)
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+            return getattr(import_module(self.__name__), name)
 
     class cached_property:
         """Compute a value on first use, and store it as an attribute of the object."""
@@ -109,7 +112,18 @@ else:
             return found
 
 
-def leave_out_typing() -> None:
-    """Let modules import a stand-in for `typing`."""
-    if not TYPE_CHECKING:
-        sys.modules["typing"] = LightTyping("typing")
+def leave_out_modules() -> None:
+    """Let the command import modules without the parts that it does not use: of `typing` only names
+    for annotations, of `threading` only the lock that protobuf uses, and of protobuf's own
+    messages, such as times, no base classes. In another program, other code may need them all.
+    """
+    if TYPE_CHECKING:
+        return
+    names = "Any ClassVar Final IO Literal Protocol TextIO TypeAlias TypeVar".split()
+    well_known_types = "google.protobuf.internal.well_known_types"
+    for module in (
+        StandIn("typing", **dict.fromkeys(names, Anything)),
+        StandIn("threading", Lock=allocate_lock),
+        StandIn(well_known_types, WKTBASES={}),
+    ):
+        sys.modules.setdefault(module.__name__, module)
