@@ -22,6 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from functools import cached_property
     from typing import NamedTuple
+
+    def leave_out_modules() -> None: ...
+
 else:
     # The same descriptors as in `collections.namedtuple`, without the import of `collections`.
     from _collections import _tuplegetter
@@ -111,19 +114,18 @@ else:
             found = instance.__dict__[self.name] = self.method(instance)
             return found
 
+    def leave_out_modules():
+        """Let the command import modules without the parts that it does not use.
 
-def leave_out_modules() -> None:
-    """Let the command import modules without the parts that it does not use: of `typing` only names
-    for annotations, of `threading` only the lock that protobuf uses, and of protobuf's own
-    messages, such as times, no base classes. In another program, other code may need them all.
-    """
-    if TYPE_CHECKING:
-        return
-    names = "Any ClassVar Final IO Literal Protocol TextIO TypeAlias TypeVar".split()
-    well_known_types = "google.protobuf.internal.well_known_types"
-    for module in (
-        StandIn("typing", **dict.fromkeys(names, Anything)),
-        StandIn("threading", Lock=allocate_lock),
-        StandIn(well_known_types, WKTBASES={}),
-    ):
-        sys.modules.setdefault(module.__name__, module)
+        That is all of `typing` but names for annotations, all of `threading` but the lock that
+        protobuf uses, and the base classes of protobuf's own messages, such as times. In another
+        program, other code may need them.
+        """
+        names = "Any ClassVar Final IO Literal Protocol TextIO TypeAlias TypeVar".split()
+        well_known_types = "google.protobuf.internal.well_known_types"
+        for module in (
+            StandIn("typing", **dict.fromkeys(names, Anything)),
+            StandIn("threading", Lock=allocate_lock),
+            StandIn(well_known_types, WKTBASES={}),
+        ):
+            sys.modules.setdefault(module.__name__, module)
