@@ -32,7 +32,7 @@ _ID_BITS = 28
 _OF_REGION = 1 << 27
 
 
-class Source(NamedTuple):
+class SourceLine(NamedTuple):
     """A source line with its file, and the outermost line from which it is called."""
 
     line: str
@@ -41,10 +41,10 @@ class Source(NamedTuple):
     scope: str
 
 
-Work: TypeAlias = "Source | str"
+Work: TypeAlias = "SourceLine | str"
 
 
-class Loop(NamedTuple):
+class ScheduledLoop(NamedTuple):
     start: int
     end: int
     # None if the kernel computes the bounds.
@@ -159,7 +159,7 @@ class Schedule:
             if bundle + 1 in bodies:
                 following = [SCALAR]
             if works:
-                lines: list[Work] = [work for work in works if isinstance(work, Source)]
+                lines: list[Work] = [work for work in works if isinstance(work, SourceLine)]
                 following = lines or [next(kind for kind in KINDS if kind in works)]
             claims.append(following)
         return claims[::-1]
@@ -170,7 +170,7 @@ class _Code:
 
     def __init__(self, root: pb.Region) -> None:
         self.found: list[pb.Instruction] = []
-        self.loops: list[Loop] = []
+        self.loops: list[ScheduledLoop] = []
         self.bodies: list[Span] = []
         self.end = 0
         self._add(root)
@@ -191,7 +191,7 @@ class _Code:
         repeated = loop.body, loop.header, loop.header_branch, loop.footer, loop.footer_branch
         bounds = loop.bounds
         trips = -((bounds.start - bounds.limit) // bounds.step) if bounds.step else None
-        self.loops.append(Loop(loop.body.start, max(part.end for part in repeated), trips))
+        self.loops.append(ScheduledLoop(loop.body.start, max(part.end for part in repeated), trips))
         for part in (loop.pre_header, *repeated, loop.exit):
             self._add(part)
 
@@ -213,7 +213,7 @@ def _spill_slots(module: pb.Module) -> dict[int, int]:
     return {i: max(0, a.bytes) for i, a in enumerate(allocations) if a.is_spill}
 
 
-def _sources_of(table: pb.Sources) -> dict[int, Source]:
+def _sources_of(table: pb.Sources) -> dict[int, SourceLine]:
     """Return the source of each instruction.
 
     JAX 0.10.2 and later lower a primitive once per shape, and give each later use the frames of the
@@ -235,6 +235,6 @@ def _sources_of(table: pb.Sources) -> dict[int, Source]:
         lines = [f"{named(file)}:{line}" for file, line, *_ in stack[: next(inner, None)]]
         if lines:
             scope = "/".join(map(named, entry.scopes))
-            source = Source(lines[-1], lines[0], named(entry.primitive), scope)
+            source = SourceLine(lines[-1], lines[0], named(entry.primitive), scope)
             found.update(dict.fromkeys(entry.instructions, source))
     return found

@@ -144,7 +144,7 @@ def join(nodes: list[Node]) -> bytes:
 
 def parse(data: bytes, message: str = "space") -> list[Node]:
     nodes = []
-    held = wire.Held(data)
+    held = wire.HeldBytes(data)
     for at, number, wire_type, value, stop in wire.fields(held, 0, len(data)):
         start = at + len(varint(number << 3))
         payload = data[start:stop] if wire_type != LENGTH else data[value:stop]
@@ -378,7 +378,7 @@ def check_needed_parts(data: bytes, device: str) -> None:
 
 def name_of(kind: type[Message], data: bytes) -> str:
     """Return the first name in a plane or line, even if later bytes are damaged."""
-    for _, name, start, end in wire.known_fields(kind, wire.Held(data), 0, len(data)):
+    for _, name, start, end in wire.known_fields(kind, wire.HeldBytes(data), 0, len(data)):
         if name == "name":
             return data[start:end].decode(errors="replace")
     return ""

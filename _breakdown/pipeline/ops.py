@@ -39,7 +39,7 @@ from _breakdown.pipeline.vocabulary import (
 )
 from _proto.hlo.text import (
     HOST_MEMORY,
-    Array,
+    ArrayText,
     DtypeClass,
     HloText,
     dtype_class,
@@ -68,7 +68,7 @@ MATMUL_INPUT = r"b?f\d\w*|[su][1-8]"
 Place = tuple["int | None", str]
 
 
-def dtype_of(outputs: list[Array]) -> DtypeClass:
+def dtype_of(outputs: list[ArrayText]) -> DtypeClass:
     return dtype_class(main_dtype(outputs)) if outputs else OTHER
 
 
@@ -359,7 +359,7 @@ class Op:
         return dtypes_read(self.instruction) if self.instruction else None
 
     @property
-    def outputs(self) -> list[Array]:
+    def outputs(self) -> list[ArrayText]:
         """Return the op's output arrays, read from the HLO text or else from the stat
         `shape_with_layout`."""
         return self.hlo.outputs or parse_shape(self.shape or "")[0]
@@ -371,7 +371,7 @@ class Op:
         return dtype_of(outputs) if outputs else dtype_of_shape(self.shape or "")
 
     @cached_property
-    def matmul_inputs(self) -> list[Array]:
+    def matmul_inputs(self) -> list[ArrayText]:
         """Return the operands that a matrix unit can multiply: arrays of floats or narrow
         integers."""
         return [array for array in self.hlo.operands if array.dims and fits_matmul(array.dtype)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol, TypeVar
 
-    class Part(Protocol):
+    class ChainPart(Protocol):
         """An instruction, as far as this file needs it."""
 
         stage: tuple[str, str] | None
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         @property
         def operands(self) -> Sequence[Any]: ...
 
-    P = TypeVar("P", bound=Part)
+    P = TypeVar("P", bound=ChainPart)
 
 # Names of the parts.
 START, UPDATE, DONE = "start", "update", "done"

@@ -56,7 +56,7 @@ DTYPE_CLASSES: dict[str, DtypeClass] = {
 NO_DATA = ("token", "opaque")
 
 
-class Array:
+class ArrayText:
     """The shape of an array, parsed from HLO text."""
 
     def __init__(self, text: str, dtype: str, dims: str, layout: str | None) -> None:
@@ -116,11 +116,11 @@ class HloText:
         result = RESULT_RE.match(text)
         self.name: str = result["name"] if result else ""
         self._shape_start = result.end() if result else len(text)
-        self._outputs: tuple[list[Array], int] | None = None
-        self._operands: tuple[list[Array], int] | None = None
+        self._outputs: tuple[list[ArrayText], int] | None = None
+        self._operands: tuple[list[ArrayText], int] | None = None
 
     @property
-    def _outputs_and_end(self) -> tuple[list[Array], int]:
+    def _outputs_and_end(self) -> tuple[list[ArrayText], int]:
         if self._outputs is None:
             self._outputs = parse_shape(self.text, self._shape_start)
         return self._outputs
@@ -130,7 +130,7 @@ class HloText:
         return OPCODE_RE.match(self.text, self._outputs_and_end[1])
 
     @property
-    def _operands_and_end(self) -> tuple[list[Array], int]:
+    def _operands_and_end(self) -> tuple[list[ArrayText], int]:
         if self._operands is None:
             self._operands = parse_shape(self.text, self._operands_start)
         return self._operands
@@ -142,7 +142,7 @@ class HloText:
         return opcode.end() - 1 if opcode else len(self.text)
 
     @property
-    def outputs(self) -> list[Array]:
+    def outputs(self) -> list[ArrayText]:
         return self._outputs_and_end[0]
 
     @property
@@ -157,7 +157,7 @@ class HloText:
         return opcode["opcode"] if opcode else ""
 
     @property
-    def operands(self) -> list[Array]:
+    def operands(self) -> list[ArrayText]:
         return self._operands_and_end[0]
 
     @property
@@ -167,7 +167,7 @@ class HloText:
         return re.findall(r"%([\w.\-]+)", self.text[start:end])
 
     @property
-    def wrapped_inputs(self) -> list[Array]:
+    def wrapped_inputs(self) -> list[ArrayText]:
         """Return an asynchronous op's inputs from the text of its done, whose operand has the shape
         `((inputs), output, …)`."""
         start = self._operands_start
@@ -213,7 +213,7 @@ class HloText:
         )
 
     @property
-    def moved_array(self) -> Array | None:
+    def moved_array(self) -> ArrayText | None:
         """Return the array that the op moves: the first operand, or the source of a copy-done."""
         # The operand of a copy-done is the tuple (destination, source, context). The destination
         # has as many arrays as the output.
@@ -243,7 +243,7 @@ def named_after(name: str, others: tuple[str, ...]) -> str | None:
     return next((start for start, end in ends if end in "-_.0123456789"), None)
 
 
-def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
+def parse_shape(text: str, start: int = 0) -> tuple[list[ArrayText], int]:
     """Return the arrays in the array, tuple or operand list that begins at `start`, and the
     position after it.
 
@@ -271,10 +271,10 @@ def parse_shape(text: str, start: int = 0) -> tuple[list[Array], int]:
 
 # Cache results, because the ops of a program have few different shapes.
 @lru_cache(maxsize=1 << 12)
-def array_of(text: str) -> Array:
+def array_of(text: str) -> ArrayText:
     parts = ARRAY_RE.match(text)
     assert parts
-    return Array(*parts.group(0, 1, 2, 3))
+    return ArrayText(*parts.group(0, 1, 2, 3))
 
 
 def dtype_class(hlo_dtype: str) -> DtypeClass:
@@ -299,7 +299,7 @@ def size_of(hlo_dtype: str, n_elements: int) -> int | None:
     return None if bits is None else (n_elements * bits + 7) // 8
 
 
-def main_dtype(arrays: list[Array]) -> str:
+def main_dtype(arrays: list[ArrayText]) -> str:
     """Return the dtype of the array with the most elements, or of the first one if several are
     equally large."""
     dtypes = {array.dtype for array in arrays}

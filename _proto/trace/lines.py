@@ -23,7 +23,7 @@ from _proto import xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source
-from _proto.trace.wire import LENGTH, VARINT, Held, decode, explain, fields, parse
+from _proto.trace.wire import LENGTH, VARINT, HeldBytes, decode, explain, fields, parse
 
 _PIECE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 9
@@ -384,7 +384,7 @@ def _layout_of(data: bytes) -> bytes:
     of these are varints, of which only the last byte is below 128.
     """
     # The first piece of a line begins with fields of the line, such as its name.
-    of_line = fields(Held(data), 0, len(data))
+    of_line = fields(HeldBytes(data), 0, len(data))
     try:
         at = next((at for at, number, *_ in of_line if number == _EVENT_NUMBER), len(data))
     except Damage:

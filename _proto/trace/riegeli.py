@@ -36,7 +36,7 @@ _COMPRESSIONS = {ord("z"): "zstd", ord("s"): "snappy"}
 Read = Callable[[int, int], bytes]
 
 
-class Record(NamedTuple):
+class RiegeliRecord(NamedTuple):
     """The span of a record in the unpacked copy, and the offset of its chunk in the file."""
 
     start: int
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    records: list[Record]
+    records: list[RiegeliRecord]
     # The first damage that was found. Intact chunks after it are unpacked, too.
     damage: Damage | None
 
@@ -66,7 +66,7 @@ def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
     `read` takes an offset and a length. Raise MissingPackage if the file requires brotli, but it is
     not installed.
     """
-    records: list[Record] = []
+    records: list[RiegeliRecord] = []
     first_damage: Damage | None = None
     written = 0
     for chunk in _chunks(read, size):
@@ -79,7 +79,7 @@ def unpack(read: Read, size: int, write: Callable[[bytes], object]) -> Unpacked:
             continue
         write(values)
         for length in sizes:
-            records.append(Record(written, written + length, chunk.begin))
+            records.append(RiegeliRecord(written, written + length, chunk.begin))
             written += length
     return Unpacked(records, first_damage)
 

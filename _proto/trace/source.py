@@ -23,7 +23,7 @@ from itertools import chain
 from typing import IO, Protocol, TypeVar
 
 from _proto.errors import Damage
-from _proto.trace.riegeli import BLOCK, SIGNATURE, Record, Unpacked, unpack
+from _proto.trace.riegeli import BLOCK, SIGNATURE, RiegeliRecord, Unpacked, unpack
 
 GZIP_MAGIC = b"\x1f\x8b"
 # Maximum number of bytes that are unpacked into a temporary file.
@@ -131,7 +131,7 @@ class Source:
         self,
         content: Content,
         on_read: OnRead | None = None,
-        riegeli: list[Record] | None = None,
+        riegeli: list[RiegeliRecord] | None = None,
         riegeli_size: int = 0,
     ) -> None:
         self._content = content

@@ -22,7 +22,7 @@ from _proto.trace.ranks import (
     split_hosts,
 )
 from _proto.trace.source import Source
-from _proto.trace.wire import VARINT, Held, decode, fields, known_fields, signed, text
+from _proto.trace.wire import VARINT, HeldBytes, decode, fields, known_fields, signed, text
 
 _MODULES_LINE, _RUN_ID = "XLA Modules", "run_id"
 # A stat of device planes, and field numbers of the message in this stat.
@@ -34,7 +34,7 @@ _Planes = dict[str, list[Span]]
 NamedPlane = tuple[str, list[Span]]
 
 
-class Host(NamedTuple):
+class HostInFile(NamedTuple):
     """A host in a file: its index among all hosts, and its name, or None if the file does not
     contain the name."""
 
@@ -73,7 +73,7 @@ class Attachment(NamedTuple):
 class Trace:
     """The planes of one host in a trace."""
 
-    def __init__(self, source: Source, planes: _Planes, host: Host) -> None:
+    def __init__(self, source: Source, planes: _Planes, host: HostInFile) -> None:
         self._source = source
         self._planes = planes
         self.host = host
@@ -180,7 +180,7 @@ def _core_detail(stats: Stats, field: int) -> int | None:
     if not isinstance(details, bytes):
         return None
     with suppress(Damage):
-        for _, number, wire, value, _ in fields(Held(details), 0, len(details)):
+        for _, number, wire, value, _ in fields(HeldBytes(details), 0, len(details)):
             if number == field and wire == VARINT:
                 return value
         return 0
@@ -239,17 +239,17 @@ class Contents:
         """Return the file's `hostnames`, `errors` and `warnings`."""
         return {name: list(texts) for name, texts in self._texts.items()}
 
-    def by_host(self) -> list[tuple[Host, list[NamedPlane]]]:
+    def by_host(self) -> list[tuple[HostInFile, list[NamedPlane]]]:
         """Return each host of the file, with its planes."""
         if self._is_joined:
-            return [(Host(0, None, ["0"]), self.planes)]
+            return [(HostInFile(0, None, ["0"]), self.planes)]
         names = [name for name, _ in self.planes]
         by_host = split_hosts(names)
         labels = host_labels(len(by_host), self._texts["hostnames"])
         has_names = len(self._texts["hostnames"]) == len(by_host)
         return [
             (
-                Host(number, labels[number] if has_names else None, labels),
+                HostInFile(number, labels[number] if has_names else None, labels),
                 [self.planes[i] for i in indices],
             )
             for number, indices in enumerate(by_host)

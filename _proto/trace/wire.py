@@ -43,7 +43,7 @@ class Readable(Protocol):
     def read(self, start: int, length: int, /) -> bytes: ...
 
 
-class Held:
+class HeldBytes:
     """Bytes in memory; the first byte is at offset `base`."""
 
     def __init__(self, data: bytes, base: int = 0) -> None:
@@ -201,10 +201,10 @@ def decode(kind: type[M], data: bytes, at: int, whole: type[Message] | None = No
 
 def explain(descriptor: Descriptor, data: bytes, base: int) -> None:
     """Raise Damage at the first field that cannot be read; return if all fields can be read."""
-    _explain(descriptor, Held(data, base), base, base + len(data))
+    _explain(descriptor, HeldBytes(data, base), base, base + len(data))
 
 
-def _explain(descriptor: Descriptor, held: Held, start: int, end: int) -> None:
+def _explain(descriptor: Descriptor, held: HeldBytes, start: int, end: int) -> None:
     for at, name, value, stop in _known_fields(descriptor, held, start, end):
         field = descriptor.fields_by_name[name]
         if field.type == _STRING:

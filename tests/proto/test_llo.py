@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from _proto.errors import Damage
-from _proto.llo import SCALAR, SPILL, VECTOR, Loop, Schedule, Source
+from _proto.llo import SCALAR, SPILL, VECTOR, Schedule, ScheduledLoop, SourceLine
 from tests.builders.llo import (
     ADD,
     LOAD,
@@ -31,7 +31,7 @@ FIVE, SIX = ("k.py", 5), ("k.py", 6)
 def claims(data: bytes) -> list[list[str]]:
     """Return what each bundle works for; of a source, only the line."""
     return [
-        [one.line if isinstance(one, Source) else one for one in ones]
+        [one.line if isinstance(one, SourceLine) else one for one in ones]
         for ones in Schedule(data).claims
     ]
 
@@ -70,26 +70,26 @@ class Claims(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
-    def source(self, *sources: Stack) -> Source:
+    def source(self, *sources: Stack) -> SourceLine:
         data = schedule(region(0, 2, work(1, 0), work(2, 1)), sources=sources)
         found = Schedule(data).claims[0][0]
-        assert isinstance(found, Source)
+        assert isinstance(found, SourceLine)
         return found
 
     def test_source_has_the_innermost_and_the_outermost_line(self) -> None:
         found = self.source(source(FIVE, ("lib.py", 9), SIX, ids=[1], primitive="dot", scope="s"))
-        self.assertEqual(found, Source("k.py:6", "k.py:5", "dot", "s"))
+        self.assertEqual(found, SourceLine("k.py:6", "k.py:5", "dot", "s"))
 
     def test_frames_of_the_first_use_of_a_primitive_are_cut_off(self) -> None:
         first = source(SIX, ids=[2], primitive="swap")
         self.assertEqual(
             self.source(first, source(FIVE, SIX, ids=[1], primitive="swap")),
-            Source("k.py:5", "k.py:5", "swap", ""),
+            SourceLine("k.py:5", "k.py:5", "swap", ""),
         )
         # Another primitive was really called from line 5.
         self.assertEqual(
             self.source(first, source(FIVE, SIX, ids=[1], primitive="get")),
-            Source("k.py:6", "k.py:5", "get", ""),
+            SourceLine("k.py:6", "k.py:5", "get", ""),
         )
 
 
@@ -99,7 +99,9 @@ class Structure(unittest.TestCase):
             0, 9, loop(0, 3, loop(1, 2, trips=4), trips=2), loop(4, 6), work(1, 3), loop(-1, -1)
         )
         found = Schedule(schedule(code)).loops
-        self.assertEqual(found, [Loop(0, 3, 2), Loop(1, 2, 4), Loop(4, 6, None)])
+        self.assertEqual(
+            found, [ScheduledLoop(0, 3, 2), ScheduledLoop(1, 2, 4), ScheduledLoop(4, 6, None)]
+        )
 
     def test_number_of_bundles_is_that_of_the_last_instruction_or_region(self) -> None:
         self.assertEqual(Schedule(schedule(region(0, 3, work(1, 7)), n_rows=8)).n_bundles, 8)

@@ -14,8 +14,8 @@ from _breakdown.light import NamedTuple
 from _proto.hlo.collectives import Collective
 from _proto.hlo.program import Program
 from _proto.hlo.replica_groups import Participants, groups_in_text, pairs_in_text
-from _proto.hlo.shapes import Array as ProgramArray
-from _proto.hlo.text import FROM_HOST, TO_HOST, Array, HloText
+from _proto.hlo.shapes import Array
+from _proto.hlo.text import FROM_HOST, TO_HOST, ArrayText, HloText
 
 # Which data counts as the payload: the input, the output, or the smaller of the two. Input and
 # output differ in size if a sum has a wider dtype than its operands; devices must send at least the
@@ -42,7 +42,7 @@ _RATIOS = ("all-gather", "reduce-scatter")
 _PERMUTE, _IN_PLACE = "collective-permute", ", slice_sizes="
 _MOST_BYTES = 1 << 63
 
-_Arrays = Sequence[Array | ProgramArray] | None
+_Arrays = Sequence[ArrayText | Array] | None
 
 
 class _Size(NamedTuple):

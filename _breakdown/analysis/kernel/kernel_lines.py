@@ -10,7 +10,7 @@ from typing import Any
 
 from _breakdown.analysis.kernel.line_times import Divided, Marked
 from _breakdown.pipeline.executions import Executions
-from _proto.llo import UNITS, Schedule, Source, Span
+from _proto.llo import UNITS, Schedule, SourceLine, Span
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ class LinePart:
 
     def __init__(self) -> None:
         self.n_bundles = self.time = 0.0
-        self.sources: dict[Source, float] = {}
+        self.sources: dict[SourceLine, float] = {}
         self.used = dict.fromkeys(UNITS, 0.0)
         # The time of bundles whose use of units is known.
         self.time_of_used = 0.0
@@ -106,13 +106,13 @@ def add_parts(parts: dict[str, LinePart], schedule: Schedule, weights: Sequence[
         share = 1 / len(works)
         time = weight * share
         for work in works:
-            key = work.line if isinstance(work, Source) else work
+            key = work.line if isinstance(work, SourceLine) else work
             part = parts.get(key)
             if part is None:
                 part = parts[key] = LinePart()
             part.n_bundles += share
             part.time += time
-            if isinstance(work, Source):
+            if isinstance(work, SourceLine):
                 part.sources[work] = part.sources.get(work, 0) + time
             if units:
                 part.time_of_used += time

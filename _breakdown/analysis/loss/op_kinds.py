@@ -22,7 +22,7 @@ from _breakdown.analysis.roof.ledger import (
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import HOST, SPARSE_CORE
 from _proto.hlo.program import Instruction
-from _proto.hlo.text import HBM, Array, named_after
+from _proto.hlo.text import HBM, ArrayText, named_after
 
 ALL_TO_ALL: Final = "`all-to-all`"
 SMALL: Final = "collective of at most 64 KiB"
@@ -171,7 +171,7 @@ def _is_batched(op: Op, flops: int | None) -> bool:
     return math.prod(operands[:2]) >= 2 * output * depth**2
 
 
-def _sides(output: Array) -> tuple[int, int]:
+def _sides(output: ArrayText) -> tuple[int, int]:
     """Return the number of elements along the longest dimension, and along all others."""
     longest = max((int(n) for n in re.findall(r"\d+", output.dims)), default=1)
     return longest, output.n_elements // (longest or 1)
@@ -264,7 +264,7 @@ def _opcodes(op: Op) -> frozenset[str]:
     return frozenset(op.hlo.base_name.split("_") if is_fusion else (op.hlo.opcode,))
 
 
-def _largest(arrays: list[Array]) -> int:
+def _largest(arrays: list[ArrayText]) -> int:
     return max((array.n_elements for array in arrays), default=0)
 
 
@@ -287,7 +287,7 @@ def _is_wide(op: Op) -> bool:
     return _share_of_f32(arrays) > _THIRD
 
 
-def _share_of_f32(arrays: list[Array]) -> float:
+def _share_of_f32(arrays: list[ArrayText]) -> float:
     n_bytes = sum(array.n_bytes or 0 for array in arrays)
     n_wide = sum(array.n_bytes or 0 for array in arrays if array.dtype == "f32")
     return n_wide / n_bytes if n_bytes else 0
