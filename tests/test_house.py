@@ -365,3 +365,37 @@ class Loaded(unittest.TestCase):
         unwanted = {"_breakdown.analysis", "_breakdown.output", "_proto", "google", "typing"}
         self.assertEqual(loaded & unwanted, set())
         self.assertEqual(loaded & set(MODULES_OF_MODES), set())
+
+    def test_command_loads_neither_typing_nor_threading(self) -> None:
+        path = self.folder / "small.xplane.pb"
+        path.write_bytes(trace([op("f", "loop fusion", 0, 5)], [("0", 0, 10)]))
+        for mode in ("summary", "bottleneck"):
+            done = subprocess.run(
+                [sys.executable, "-X", "importtime", ROOT / f"{SCRIPT}.py", path, "--mode", mode],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+            self.assertIn("_proto.hlo.program", loaded)
+            self.assertEqual(loaded & {"typing", "threading"}, set(), mode)
+
+    def test_other_code_gets_the_modules_that_the_command_left_out(self) -> None:
+        code = """
+from _breakdown.light import leave_out_modules
+leave_out_modules()
+import threading, typing
+from google.protobuf.timestamp_pb2 import Timestamp
+class Hinted:
+    value: typing.Optional[int]
+print(threading.current_thread().name, typing.get_type_hints(Hinted)["value"])
+print(Timestamp(seconds=5).seconds)
+"""
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}{code}"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(done.stdout, "MainThread typing.Optional[int]\n5\n")
