@@ -8,9 +8,8 @@ damaged link is treated as missing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import cache
 from sys import intern
 from typing import Any, TypeVar
 
@@ -120,9 +119,9 @@ class Program:
         return _if_unique((found.message.id, found) for found in self.computations)
 
     def caller(self, computation: Computation) -> Instruction | None:
-        """Return the instruction that calls a computation, or None if there is not exactly one. Ops
-        run a computation that nothing else calls."""
+        """Return the instruction that calls a computation, or None if there is not exactly one."""
         if computation in self._run:
+            # Fusions do not call what ops run.
             callers = self._run[computation]
             return callers[0] if len(callers) == 1 else None
         places = self._calling.get(computation, ())
@@ -191,8 +190,8 @@ def _if_unique(pairs: Iterable[tuple[K, V]]) -> dict[K, V | None]:
     listed = list(pairs)
     unique: dict[K, V | None] = dict(listed)
     if len(unique) < len(listed):
-        n_values = Counter(key for key, _ in listed)
-        unique.update((key, None) for key, n in n_values.items() if n > 1)
+        n_values = Counter([key for key, _ in listed])
+        unique |= {key: None for key, n in n_values.items() if n > 1}
     return unique
 
 
@@ -278,11 +277,6 @@ class Computation:
         return chains_among(self.instructions)
 
 
-@cache
-def _only(opcode: str) -> frozenset[str]:
-    return frozenset((opcode,))
-
-
 class Instruction:
     """An instruction of a program. The class has slots because programs have many instructions."""
 
@@ -316,10 +310,8 @@ class Instruction:
         if self._operands is None:
             ids = self.message.operand_ids
             known = self.computation.instruction_of
-            self._operands = tuple([found for i in ids if (found := known.get(i))])
-            if len(self._operands) < len(ids):
-                # Complain about the ids that are missing.
-                deque(map(self.computation.instruction, ids), maxlen=0)
+            found = [known.get(i) or self.computation.instruction(i) for i in ids]
+            self._operands = tuple([operand for operand in found if operand])
         return self._operands
 
     @property
@@ -331,12 +323,9 @@ class Instruction:
     def called(self) -> Sequence[Computation]:
         """Return the computations that the instruction calls, such as the body of a fusion."""
         if self._called is None:
-            self._called = () if self.opcode in _WITHOUT_CALLS else self._read_called()
+            ids = () if self.opcode in _WITHOUT_CALLS else self.message.called_computation_ids
+            self._called = tuple(filter(None, map(self.program.computation, dict.fromkeys(ids))))
         return self._called
-
-    def _read_called(self) -> Sequence[Computation]:
-        ids = dict.fromkeys(self.message.called_computation_ids)
-        return tuple(filter(None, map(self.program.computation, ids)))
 
     def inside(self) -> Sequence[Instruction]:
         """Return the instructions of all called computations, depth first, each of them once."""
@@ -368,7 +357,7 @@ class Instruction:
             for computation in to_do:
                 to_do += [called for called in computation.called if called not in reached]
                 reached.update(computation.called)
-            self._opcodes = _only(self.opcode).union(*(part.opcodes for part in reached))
+            self._opcodes = frozenset([self.opcode]).union(*(part.opcodes for part in reached))
         return self._opcodes
 
     def parts_with(self, opcodes: Set[str]) -> list[Instruction]:
@@ -408,16 +397,11 @@ class Instruction:
     def line(self) -> str | None:
         """Return the instruction's own source line, as `file:line`."""
         if self._line == "":
-            self._line = self._read_line()
+            frame, metadata = self.frame, self.message.metadata
+            file, line = metadata.source_file, metadata.source_line
+            own = f"{file}:{line}" if file and line > 0 else None
+            self._line = frame.place if frame else own
         return self._line
-
-    def _read_line(self) -> str | None:
-        if frame := self.frame:
-            return frame.place
-        metadata = self.message.metadata
-        if not metadata.source_file or metadata.source_line <= 0:
-            return None
-        return f"{metadata.source_file}:{metadata.source_line}"
 
     @property
     def frame(self) -> StackFrame | None:
