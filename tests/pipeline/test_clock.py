@@ -229,3 +229,17 @@ class NearestMark(unittest.TestCase):
     def test_times_before_or_after_all_ops_use_the_offset_of_the_first_or_last_op(self) -> None:
         pieces = [piece((20, 10, 220)), piece((0, 10, 100))]
         self.assertEqual(shifts_nearby(pieces, [-9, 99]), {-9: 100, 99: 200})
+
+
+class OpsWithoutTimes(unittest.TestCase):
+    """Test that unmeasured starts and ends use the clock offset of the latest measured time before
+    them.
+    """
+
+    def test_converted_end_never_precedes_the_start(self) -> None:
+        # The offset is 1100 after B's start and 1090 after B's end, so the op would start at 1315
+        # and end at 1311.
+        ops = [Drawn("B", (200, 220), (1300, 1310)), Drawn("U", (215, 221))]
+        step = answer_of(ops, [Drawn("s", (0, 1000), (900, 1500))])
+        self.assertEqual(durations(step)["U"], 0)
+        self.assertEqual(gaps(step), [(900, 400), (1310, 190)])

@@ -299,6 +299,27 @@ class Scopes(unittest.TestCase):
         ):
             self.check_scope(tf_op, scope)
 
+    def test_scope_has_no_loops_and_no_repetitions(self) -> None:
+        for tf_op, scope in (
+            # Haliax names loops by their axis.
+            ("jit(f)/jvp(Llama)/scan(layer)/while/body/Mlp/mul:", "Llama/Mlp"),
+            # The backward pass of a checkpoint repeats the scopes around it.
+            ("jit(f)/transpose(jvp(attn))/jvp(attn)/checkpoint/mul:", "attn"),
+            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/checkpoint/rematted_computation/c/mul:", "a/b/c"),
+            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/remat2:", "a/b"),
+            ("jit(f)/transpose(jvp(a))/b/jvp(a)/b/add_any:", "a/b"),
+            ("jit(f)/transpose(jvp(a))/while/body/closed_call/b/b/checkpoint/mul:", "a/b"),
+            ("jit(f)/transpose(jvp(a))/while/body/closed_call/a/checkpoint/mul:", "a/a"),
+            ("jit(f)/vmap(transpose(jvp(a)))/vmap(jvp(a))/checkpoint/mul:", "a"),
+            ("attn/attn/checkpoint/mul:", "attn"),
+            # A layer can contain a layer with the same name.
+            ("jit(f)/jvp(a)/a/checkpoint/mul:", "a/a"),
+            ("jit(f)/transpose(jvp(a))/a/jvp(a)/a/checkpoint/mul:", "a/a"),
+            ("jit(f)/transpose(jvp(a))/a/mul:", "a/a"),
+            ("jit(f)/transpose(jvp(a))/b/a/checkpoint/mul:", "a/b/a"),
+        ):
+            self.check_scope(tf_op, scope)
+
     def test_scope_has_no_brackets_and_one_path(self) -> None:
         for tf_op, scope in (
             # The last part of a path can be inside a wrapper.
