@@ -18,12 +18,12 @@ class Pairs(unittest.TestCase):
                     op("x", "parameter", shape=array("bf16", 64, 8192)),
                     op("pairs.1", "pad", "x", shape=pairs, line="rope.py:3"),
                 ]
-                ran = [event("pairs.1", "loop fusion", 0, 400)]
+                ran = [event("pairs.1", "loop fusion", at, 400) for at in (0, 500)]
                 peak = ("--peak-hbm-gibps", str(10**12 / 2**30 * 2**20 / 50))
                 rows = causes({"main": main}, ran, *peak)
                 # At the test's HBM peak, 1 MiB takes 50 ps.
                 lines = [(row["source_user"], row["gain_ps"], row["cause"]) for row in rows]
-                self.assertEqual(lines, [("rope.py:3", 300, "array_of_pairs")] * n)
+                self.assertEqual(lines, [("rope.py:3", 600, "array_of_pairs")] * n)
 
     def test_copies_of_pairs_change_only_the_layout_if_the_pairs_themselves_cost_too_little(
         self,
