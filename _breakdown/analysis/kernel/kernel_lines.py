@@ -18,7 +18,7 @@ Json = dict[str, Any]
 LINE, WAIT, UNKNOWN = "line", "wait", "unknown"
 
 
-class LinePart:
+class KernelPart:
     """The bundles of a source line or of another kind of work."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def rows_of(
 
     Without markers, the time is divided as the schedule says.
     """
-    parts: dict[str, LinePart] = {}
+    parts: dict[str, KernelPart] = {}
     waits: Counter[str] = Counter()
     unknown = 0
     is_measured = any(ran.metadata_id in marked for ran in members)
@@ -84,7 +84,7 @@ def rows_of(
     times = (end - start for start, end in pairwise(ends))
     rows = [part.row(key, time) for (key, part), time in zip(parts.items(), times, strict=True)]
     for kind, scope, time in ((UNKNOWN, "", unknown), *((WAIT, *wait) for wait in waits.items())):
-        rows.append(LinePart().row(kind, time) | {"scope": scope or None})
+        rows.append(KernelPart().row(kind, time) | {"scope": scope or None})
     rows.sort(key=lambda row: (-row["dur_ps"], row["line"] or "", row["kind"], row["scope"] or ""))
     return [row for row in rows if row["dur_ps"] > 0]
 
@@ -99,7 +99,7 @@ def static_weights(schedule: Schedule) -> list[float]:
     return weights
 
 
-def add_parts(parts: dict[str, LinePart], schedule: Schedule, weights: Sequence[float]) -> None:
+def add_parts(parts: dict[str, KernelPart], schedule: Schedule, weights: Sequence[float]) -> None:
     """Divide the time of each bundle in equal parts among what it works for."""
     units = list(schedule.units.items())
     for bundle, (works, weight) in enumerate(zip(schedule.claims, weights, strict=True)):
@@ -109,7 +109,7 @@ def add_parts(parts: dict[str, LinePart], schedule: Schedule, weights: Sequence[
             key = work.line if isinstance(work, SourceLine) else work
             part = parts.get(key)
             if part is None:
-                part = parts[key] = LinePart()
+                part = parts[key] = KernelPart()
             part.n_bundles += share
             part.time += time
             if isinstance(work, SourceLine):
