@@ -11,9 +11,6 @@ from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import COMPUTE, HOST
 from _proto.hlo.program import Computation, Instruction
 
-# For each computation, the time of each of its math instructions.
-MathTimes = dict[Computation, dict[Instruction, int]]
-
 # Classes of ops that can overlap with math.
 HIDEABLE = (COLLECTIVE, HOST, DATA_MOVEMENT)
 
@@ -40,22 +37,12 @@ class Hideable:
     ) -> dict[Instruction, int]:
         """Map each synchronous collective to the duration of the math that could overlap with
         it, if this is less than the collective itself takes, or else to a longer time."""
-        found: dict[Computation, dict[Instruction, int]] = {}
-        for entry in filter(is_synchronous, ledger):
-            if moved := entry.ran.op.instruction:
-                longest = found.setdefault(moved.computation, {})
-                longest[moved] = max(entry.total, longest.get(moved, 0))
-        times: MathTimes = {computation: {} for computation in found}
-        for entry in math if found else ():
-            instruction = entry.ran.op.instruction
-            if instruction and instruction.computation in times:
-                of_computation = times[instruction.computation]
-                of_computation[instruction] = of_computation.get(instruction, 0) + entry.total
-        return {
-            moved: time
-            for computation, longest in found.items()
-            for moved, time in times_beside(computation, longest, times[computation]).items()
-        }
+        moved_in = totals_in(filter(is_synchronous, ledger))
+        math_in = totals_in(math) if moved_in else {}
+        times: dict[Instruction, int] = {}
+        for computation, totals in moved_in.items():
+            times |= times_beside(computation, totals, math_in.get(computation, {}))
+        return times
 
     def lacks_math(self, name: OpClass) -> bool:
         """Return whether a class takes more than twice as long as all math, so that math could hide
@@ -81,6 +68,16 @@ class Hideable:
                 return None
             hidden += min(total, self._synchronous[op.instruction])
         return hidden + min(asynchronous, self._math_time)
+
+
+def totals_in(entries: Iterable[LedgerEntry]) -> dict[Computation, dict[Instruction, int]]:
+    """Return the time of each instruction, by computation."""
+    found: dict[Computation, dict[Instruction, int]] = {}
+    for entry in entries:
+        if here := entry.ran.op.instruction:
+            totals = found.setdefault(here.computation, {})
+            totals[here] = totals.get(here, 0) + entry.total
+    return found
 
 
 def times_beside(
