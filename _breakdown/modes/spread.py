@@ -15,17 +15,32 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
 
-from _breakdown.analysis.devices import cohorts, stragglers
-from _breakdown.analysis.devices.cohorts import LoadRecords, Member
-from _breakdown.analysis.devices.step_sums import StepSums, total_of
-from _breakdown.analysis.devices.stragglers import spread_of_records, step_spread, verdict_of
+from _breakdown.analysis.devices.cohort import (
+    Cohort,
+    Member,
+    SlowHost,
+    SpreadVerdict,
+    StepSpread,
+    StepSums,
+    step_spreads,
+    total_of,
+    verdict_of,
+)
+from _breakdown.analysis.devices.run_devices import (
+    LineDelta,
+    LoadRecords,
+    Spread,
+    line_deltas,
+    spread_of_records,
+    uniform_pct,
+)
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.records.captures import captures_of, records_of_file, size_of, trace_of
 from _breakdown.output.columns import LINE, SCOPE
 from _breakdown.output.phrases import Next, joined
 from _breakdown.output.screen import Column, Each, End, Part, Says, Section, Table
 from _breakdown.pipeline.context import SCHEMA_VERSION, Context
-from _breakdown.pipeline.groups import percent, rounded_mean
+from _breakdown.pipeline.groups import mean, percent, rounded_mean
 from _breakdown.pipeline.load import Place, of_host
 from _breakdown.pipeline.texts import cut_texts
 from _breakdown.units import counted, time
@@ -35,7 +50,7 @@ Json = dict[str, Any]
 # Fields of a verdict that are null without one.
 OF_VERDICT = (
     *("imbalance", "gain_ps", "gain_pct_of_step", "host_gain_ps", "straggler", "n_slowest"),
-    *("p_value", "scope", "cause", "uniform_pct", "slow_host"),
+    *("p_value", "cause", "uniform_pct", "slow_host"),
 )
 # Maximum number of source lines in the table that compares two devices.
 N_LINES = 20
@@ -90,7 +105,7 @@ def name_in(place: Place, n_named: Counter[str]) -> str:
     return place.path if n_named[name] > 1 else name
 
 
-def fields_of(found: stragglers.Spread, top: int) -> Json:
+def fields_of(found: Spread, top: int) -> Json:
     return {
         "n_hosts": found.n_hosts,
         "n_hosts_unreadable": len(found.unreadable),
@@ -99,18 +114,19 @@ def fields_of(found: stragglers.Spread, top: int) -> Json:
     }
 
 
-def cohort_row(cohort: cohorts.Cohort, top: int) -> Json:
+def cohort_row(cohort: Cohort, top: int) -> Json:
     n = len(cohort.keys)
     is_judged = n > 0 and len(cohort.members) > 1
     verdict = verdict_of(cohort) if is_judged else None
+    lines = line_deltas(cohort, verdict.slow, verdict.median) if verdict else []
     omitted = cohort.ranked[top:]
     return {
         "program": cohort.program,
         "n_devices": len(cohort.members),
         "n_hosts": len(cohort.by_host),
         "n_steps": n,
-        "verdict": verdict_row(verdict, n),
-        "steps": [step_row(step_spread(cohort, key)) for key in cohort.keys],
+        "verdict": verdict_row(verdict, lines, cohort),
+        "steps": list(map(step_row, step_spreads(cohort))),
         "hosts": host_rows(cohort),
         "devices": [
             {
@@ -124,31 +140,22 @@ def cohort_row(cohort: cohorts.Cohort, top: int) -> Json:
             "n_devices_omitted": len(omitted),
             "n_slowest": sum(cohort.n_slowest[member.name] for member in omitted),
         },
-        "slowest_vs_median": lines_row(verdict.lines) if verdict else None,
+        "slowest_vs_median": lines_row(verdict, lines, cohort) if verdict else None,
     }
 
 
 def name_of(member: Member) -> Json:
-    return {"host": member.host, "device": member.recorded.device}
+    return {"host": member.host, "device": member.device}
 
 
 def means(total: StepSums, n: int) -> Json:
     """Return the means over `n` steps; all are None if `n` is 0."""
-
-    def mean(figure: int) -> int | None:
-        return rounded_mean(figure, n) if n else None
-
-    return {
-        "step_duration_ps": mean(total.duration),
-        "own_ps": mean(total.own),
-        "comm_ps": mean(total.comm),
-        "host_ps": mean(total.host),
-        "idle_ps": mean(total.idle),
-        "load_ps": mean(total.load),
-    }
+    parts = ("own", "comm", "host", "idle", "load")
+    figures = {"step_duration": total.duration} | {part: getattr(total, part) for part in parts}
+    return {f"{name}_ps": rounded_mean(sum_, n) if n else None for name, sum_ in figures.items()}
 
 
-def host_rows(cohort: cohorts.Cohort) -> list[Json]:
+def host_rows(cohort: Cohort) -> list[Json]:
     rows: list[tuple[Fraction, str, Json]] = []
     for host, members in cohort.by_host.items():
         total = total_of(cohort.totals[member.name] for member in members)
@@ -163,38 +170,39 @@ def host_rows(cohort: cohorts.Cohort) -> list[Json]:
     return [row for _, _, row in sorted(rows, key=lambda ranked: ranked[:2])]
 
 
-def step_row(step: stragglers.StepSpread) -> Json:
+def step_row(step: StepSpread) -> Json:
+    loads = step.loads
     return {
         "name": step.name,
         "slowest": name_of(step.slowest),
-        "max_load_ps": step.max_load,
-        "mean_load_ps": step.mean_load,
-        "gain_ps": None if step.next_load is None else step.max_load - step.next_load,
+        "max_load_ps": loads[-1],
+        "mean_load_ps": mean(loads),
+        "gain_ps": loads[-1] - loads[-2] if len(loads) > 1 else None,
     }
 
 
-def verdict_row(verdict: stragglers.SpreadVerdict | None, n_steps: int) -> Json:
+def verdict_row(verdict: SpreadVerdict | None, lines: list[LineDelta], cohort: Cohort) -> Json:
+    n = len(cohort.keys)
     if verdict is None:
-        why_not = "one_device" if n_steps else "no_common_step"
-        return {**dict.fromkeys(OF_VERDICT), "why_not": why_not}
-    uniform = verdict.lines.uniform
+        return {**dict.fromkeys(OF_VERDICT), "why_not": "one_device" if n else "no_common_step"}
+    gain, slow_host, uniform = rounded_mean(cohort.lead, n), verdict.slow_host, uniform_pct(lines)
+    duration = total_of(cohort.totals.values()).duration
     return {
         "imbalance": verdict.imbalance,
-        "gain_ps": verdict.gain,
-        "gain_pct_of_step": verdict.gain_pct,
-        "host_gain_ps": verdict.host_gain,
-        "straggler": name_of(verdict.straggler) if verdict.straggler else None,
+        "gain_ps": gain,
+        "gain_pct_of_step": percent(gain, rounded_mean(duration, n * len(cohort.members))),
+        "host_gain_ps": rounded_mean(slow_host.gain, n) if slow_host else None,
+        "straggler": name_of(verdict.slow) if verdict.is_straggler else None,
         "n_slowest": verdict.n_slowest,
         "p_value": round(float(verdict.p_value), 6),
-        "scope": verdict.scope,
         "cause": verdict.cause,
         "uniform_pct": None if uniform is None else round(float(uniform), 3),
-        "slow_host": slow_host_row(verdict.slow_host) if verdict.slow_host else None,
+        "slow_host": slow_host_row(slow_host) if slow_host else None,
         "why_not": None,
     }
 
 
-def slow_host_row(slow: stragglers.SlowHost) -> Json:
+def slow_host_row(slow: SlowHost) -> Json:
     return {
         "host": slow.host,
         "n_slowest": slow.n_slowest,
@@ -202,12 +210,16 @@ def slow_host_row(slow: stragglers.SlowHost) -> Json:
     }
 
 
-def lines_row(compared: stragglers.SlowVsMedian) -> Json:
-    shown = compared.lines[:N_LINES]
+def lines_row(verdict: SpreadVerdict, lines: list[LineDelta], cohort: Cohort) -> Json:
+    shown = lines[:N_LINES]
+    slow, median = (
+        rounded_mean(cohort.load(member), len(cohort.keys))
+        for member in (verdict.slow, verdict.median)
+    )
     return {
-        "slow": name_of(compared.slow),
-        "median": name_of(compared.median),
-        "excess_ps": compared.excess,
+        "slow": name_of(verdict.slow),
+        "median": name_of(verdict.median),
+        "excess_ps": slow - median,
         "rows": [
             {
                 "kind": line.kind,
@@ -223,7 +235,7 @@ def lines_row(compared: stragglers.SlowVsMedian) -> Json:
             }
             for line in shown
         ],
-        "rest_ps": compared.excess - sum(line.delta for line in shown),
+        "rest_ps": slow - median - sum(line.delta for line in shown),
     }
 
 
@@ -274,7 +286,6 @@ PARTS: tuple[Part, ...] = (
                         " (p = {verdict.p_value:number}); cause {verdict.cause:word}",
                         when="verdict.straggler",
                     ),
-                    Says(", scope {verdict.scope:word}", when="verdict.scope", continues=True),
                     Says(
                         "; a slowdown common to all lines explains at most"
                         " {verdict.uniform_pct:percent} of the excess",
@@ -393,9 +404,8 @@ def verdict(cohort: Json) -> str:
     name = " of ".join((slow["device"].removeprefix("/device:"), slow["host"]))
     step = cohort["hosts"][0]["step_duration_ps"] or 0
     if verdict["host_gain_ps"] is not None:
-        host = verdict["slow_host"]["host"] if verdict["slow_host"] else slow["host"]
         cost = f"{time(verdict['host_gain_ps'])} of the {time(step)} step"
-        return f"Host {host} is slow: it costs {cost}."
+        return f"Host {verdict['slow_host']['host']} is slow: it costs {cost}."
     cost = f"{time(verdict['gain_ps'] or 0)} of the {time(step)} step"
     if verdict["straggler"]:
         return (

@@ -412,8 +412,6 @@ def facts_of_group(kind: str, agg_key: str, ops: list[Op], place: dict[str, int]
         "frames": [place[str(frame)] for frame in first.frames],
         "source": str(first.frames[-1]).rpartition(":")[0] if first.frames else None,
         "tf_ops": distinct(op.tf_op for op in ops),
-        "signatures": distinct(op.signature for op in ops),
-        "ops": digest(op.text for op in ops),
     }
 
 

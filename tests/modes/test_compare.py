@@ -35,7 +35,7 @@ def totals_of(answer: Json) -> Json:
     return {name: total for name, total in answer["totals"].items() if name != "period"}
 
 
-def lines_of(program: Program) -> list[runs.Line]:
+def lines_of(program: Program) -> list[runs.RecordedLine]:
     run = runs.run_of(record_format.record_of(record(program)), DEVICE, slice(None))
     return run.lines()
 
@@ -52,7 +52,7 @@ class Judged:
 
     @staticmethod
     def keys(matches: Sequence[matching.Match]) -> set[tuple[frozenset[Any], frozenset[Any]]]:
-        def of(lines: Sequence[runs.Line]) -> frozenset[Any]:
+        def of(lines: Sequence[runs.RecordedLine]) -> frozenset[Any]:
             return frozenset((line.kind, line.group.agg_key) for line in lines)
 
         return {(of(match.before), of(match.after)) for match in matches}
@@ -139,7 +139,7 @@ Rows = list[tuple[str, list[str], list[str]]]
 
 
 def matched(before: Program, after: Program) -> Rows:
-    def names(lines: Sequence[runs.Line]) -> list[str]:
+    def names(lines: Sequence[runs.RecordedLine]) -> list[str]:
         return sorted(
             line.group.frames[-1] if line.group.frames else line.group.agg_key for line in lines
         )

@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import patch
 
 from _breakdown.analysis import processes
-from _breakdown.pipeline.device import open_device
 from tests.builders.make_runs import write_runs
 from tests.builders.peers import with_slow_device
 from tests.builders.records import DEVICE, Json
@@ -74,7 +73,7 @@ class Demo(unittest.TestCase):
                     del group["kernel"]
                 # Later versions do not write these fields.
                 for group in kept["groups"]:
-                    del group["shapes"], group["truncated"]
+                    del group["shapes"], group["truncated"], group["signatures"], group["ops"]
                 for step in result["steps"]:
                     del step["period_ps"], step["barrier_ps"]
                 # Version 2.0 left out the starts of communication.
@@ -242,32 +241,23 @@ class Groups(unittest.TestCase):
             [(0, [10], [1]), (0, [0, 20], [0, 1]), (1, [0, 0, 1], [0, 0, 1]), (1, [2], [1])],
         )
         texts = [op(name, "loop fusion", 0).text for name in ("f.1", "f.2", "f.3", "f.4")]
-        self.assertEqual(of["groups"][0]["ops"], digest(texts[0], texts[3]))
         self.assertEqual(of["devices"][0]["program"], digest(*texts[:2]))
         self.assertEqual(of["devices"][1]["program"], digest(*texts[2:]))
 
 
 class SlowDevice(unittest.TestCase):
-    def test_devices_are_read_again_only_if_the_record_lacks_the_compared_step(self) -> None:
+    def test_slow_device_is_the_one_that_bottleneck_finds(self) -> None:
         data = with_slow_device()
         of_step = answer(data, "bottleneck")["causes"]
         expected = [(row["cause"], row["gain_ps"], row["evidence"]["device"]) for row in of_step]
         self.assertEqual(expected[0][::2], ("slow_device", "/device:TPU:1"))
         # The typical step is step 2. A first device without ops is not recorded.
         idle = encode(Space([tpu_plane([], [("1", 0, 100)], name="/device:TPU:9")]))
-        cases: tuple[tuple[bytes, tuple[str, ...], int], ...] = (
-            (data, (), 0),
-            (data, ("--steps", "2:3"), 0),
-            (data, ("--steps", ":2"), 0),
-            (idle + data, (), 3),
-        )
-        for trace, options, n_read in cases:
-            reads = patch("_breakdown.analysis.devices.peer_devices.open_device", wraps=open_device)
-            with self.subTest(n_read=n_read, options=options), reads as read:
+        for trace, *options in ((data,), (data, "--steps", ":2"), (idle + data,)):
+            with self.subTest(options=options):
                 device = answer(trace, "record", *options)["devices"][0]
                 found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]
                 self.assertEqual(found, expected)
-                self.assertEqual(read.call_count, n_read)
 
 
 class Processes(unittest.TestCase):

@@ -12,21 +12,23 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
-from _breakdown.analysis.devices import cohorts, record_format, stragglers
-from _breakdown.analysis.devices.step_sums import StepSums
+from _breakdown.analysis.devices import cohort as devices
+from _breakdown.analysis.devices import record_format
+from _breakdown.analysis.devices.cohort import StepSums
+from _breakdown.analysis.devices.run_devices import spread_of_records
 from _breakdown.modes.spread import fields_of
 from _breakdown.pipeline.no_answer import NoAnswer
 from tests.builders import records
 from tests.builders.records import Json, Name, groups_of, pod
 from tests.harness import within
 
-Loader = Callable[[], list[record_format.Record | NoAnswer]]
+Loader = Callable[[], list[record_format.HostRecord | NoAnswer]]
 
 
 def loader(data: bytes) -> Loader:
     """Return a loader of a single record, which raises NoAnswer if it is unreadable."""
 
-    def load() -> list[record_format.Record | NoAnswer]:
+    def load() -> list[record_format.HostRecord | NoAnswer]:
         try:
             return [record_format.decode(data)]
         except record_format.UnreadableRecord as error:
@@ -39,14 +41,14 @@ def loader_of(record: Json) -> Loader:
     return loader(gzip.compress(json.dumps(record).encode(), 1))
 
 
-def refuse(host: str = "h9") -> list[record_format.Record | NoAnswer]:
+def refuse(host: str = "h9") -> list[record_format.HostRecord | NoAnswer]:
     detail = f"{host}.xplane.pb: byte 7: it ends here"
     raise NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
 def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -> Json:
     """Return the answer of `spread` without the fields that describe the files."""
-    found = stragglers.spread_of_records(loaders, **options)
+    found = spread_of_records(loaders, **options)
     notes = [
         *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
         *found.notes,
@@ -69,24 +71,17 @@ def cohort(run: Sequence[Json], **options: Any) -> Json:
     return found
 
 
-def members_of(hosts: Sequence[Sequence[float]], n_steps: int = 1) -> list[cohorts.Member]:
+def cohort_of(hosts: Sequence[Sequence[float]], n_steps: int) -> devices.Cohort:
     """Return the devices of all hosts; each device has its given load in every step."""
-    return [
-        cohorts.Member(
-            cohorts.DeviceSteps(
-                f"h{host:02}",
-                str(device),
-                "",
-                None,
-                dict.fromkeys(range(n_steps), ""),
-                dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0, 0)),
-            ),
-            refuse,
-            0,
+    return devices.Cohort(
+        devices.Member(
+            f"h{host:02}",
+            str(device),
+            dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0, 0)),
         )
         for host, loads in enumerate(hosts)
         for device, load in enumerate(loads)
-    ]
+    )
 
 
 def names_of(n_hosts: int, n_devices: int) -> list[Name]:
@@ -129,11 +124,7 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual(verdict["cause"], "own")
                 self.assertGreater(verdict["uniform_pct"], 70)
                 self.assertEqual((verdict["n_slowest"], answer["n_steps"]), (5, 5))
-                if n_hosts == 1 or n_devices == 1:
-                    self.assertIsNone(verdict["scope"])
-                # With two devices per host, the other device can exceed the median by chance.
-                elif n_devices > 2:
-                    self.assertEqual(verdict["scope"], "device")
+                self.assertIsNone(verdict["slow_host"])
                 self.assertEqual(answer["devices"][0]["device"], slow[1])
                 self.assertEqual(answer["hosts"][0]["host"], slow[0])
                 for step in answer["steps"]:
@@ -162,7 +153,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((first["kind"], first["agg_key"]), slow_key)
         self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
 
-    def test_cause_and_scope_of_a_straggler_are_identified(self) -> None:
+    def test_cause_of_a_straggler_is_identified(self) -> None:
         program = records.made_up(0)
         names = names_of(2, 4)
         idle = cohort(pod(program, names, idle={names[2]: 10**10}))["verdict"]
@@ -173,20 +164,23 @@ class Stragglers(unittest.TestCase):
         mixed = cohort(pod(program, names, from_host=both, idle=both))["verdict"]
         self.assertEqual((mixed["straggler"], mixed["cause"]), (of(names[2]), None))
         of_host = dict.fromkeys(names[4:], 10**10) | {names[6]: 15 * 10**9}
-        sick = cohort(pod(program, names, idle=of_host))["verdict"]
-        self.assertEqual((sick["straggler"], sick["scope"]), (of(names[6]), "host"))
+        sick = cohort(pod(program, names, 8, idle=of_host))["verdict"]
+        self.assertEqual((sick["straggler"], sick["slow_host"]["host"]), (of(names[6]), "h1"))
 
     def test_hosts_are_compared_by_their_fastest_device(self) -> None:
         def slow_host(*hosts: Sequence[int], n_steps: int = 8) -> tuple[str, int, float] | None:
-            found = stragglers.slow_host_of(cohorts.Cohort(members_of(hosts, n_steps)))
+            found = devices.slow_host_of(cohort_of(hosts, n_steps))
             return found and (found.host, found.n_slowest, round(float(found.p_value), 6))
 
         h1 = ("h01", 8, 0.007812)
         self.assertEqual(slow_host((10, 10), (11, 11)), h1)
         self.assertEqual(slow_host((10, 11), (12, 12)), h1)
+        self.assertEqual(slow_host((100, 100), (101, 102)), h1)
         for hosts in (
             # The slowest devices of both hosts are equally slow.
             [(10, 12), (11, 12)],
+            # One device has most of the excess.
+            [(100, 100), (101, 104)],
             *([(10, 10), (10, 99)], [(10, 10), (10, 10)]),
             # Cases: hosts with one device, hosts with different numbers of devices, a single host.
             *([(10,), (11,)], [(10, 10, 10), (11, 11)], [(10, 10), (11, 11), (9,)], [(10, 11)]),
@@ -259,14 +253,6 @@ class Exact(unittest.TestCase):
             with self.subTest(first):
                 verdict = self.verdict(loaded(first), loaded([500, 500]))
                 self.assertEqual(verdict["imbalance"], imbalance)
-
-    def test_scope_is_the_host_if_all_its_devices_have_half_of_the_largest_excess(self) -> None:
-        # The median of the remaining devices is 550; half of the straggler's excess is 125.
-        for other, scope in ((674, "device"), (675, "host")):
-            loads = (500, 600, 800, other)
-            verdict = self.verdict(*(loaded([load] * 4) for load in loads), per_host=2)
-            self.assertEqual(verdict["straggler"], of(("h1", "/device:TPU:0")))
-            self.assertEqual(verdict["scope"], scope)
 
     def test_hosts_are_ordered_by_mean_load(self) -> None:
         loads = {("h0", "0"): 500, ("h0", "1"): 501, ("h1", "0"): 800, ("h2", "0"): 800}
@@ -375,6 +361,18 @@ class Joining(unittest.TestCase):
         self.assertEqual(caught.exception.fields["available_devices"],
                          ["/device:TPU:0", "/device:TPU:1"])  # fmt: skip
 
+    def test_device_in_two_files_is_rejected(self) -> None:
+        run = {"b.json": self.records[1], "h1 (copy).json": self.records[1]}
+        for names in itertools.permutations(run):
+            with self.assertRaises(NoAnswer) as caught:
+                spread_of({name: loader_of(run[name]) for name in names})
+            self.assertEqual(caught.exception.reason, "duplicate_host")
+            self.assertEqual(
+                caught.exception.fields["detail"],
+                "b.json and h1 (copy).json both have /device:TPU:0 of host h1; remove one of the"
+                " files",
+            )
+
     def test_steps_are_aligned_by_name_and_repetition(self) -> None:
         run = json.loads(json.dumps(self.records))
         for record in run:
@@ -441,9 +439,9 @@ class Cost(unittest.TestCase):
         for k, n, d in itertools.product(range(1, 9), range(1, 9), (2, 3, 7)):
             ways = sum(comb(n, i) * (d - 1) ** (n - i) for i in range(k, n + 1))
             expected = min(Fraction(1), d * Fraction(ways, d**n))
-            self.assertEqual(stragglers.chance_of_slowest(k, n, d), expected)
+            self.assertEqual(devices.chance_of_slowest(k, n, d), expected)
         with within(0.2):
-            stragglers.chance_of_slowest(1, 5000, 8)
+            devices.chance_of_slowest(1, 5000, 8)
 
     def test_many_programs_are_read_quickly(self) -> None:
         many = records.record(records.made_up(1, 12))
@@ -453,6 +451,6 @@ class Cost(unittest.TestCase):
         ]
         many["steps"] = [{**step, "device": number} for number in range(200)]
         # This loader keeps the record in memory, like the loader of the mode.
-        held: list[record_format.Record | NoAnswer] = [record_format.record_of(many)]
+        held: list[record_format.HostRecord | NoAnswer] = [record_format.record_of(many)]
         with within(0.5):
             self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 100)

@@ -10,8 +10,8 @@ from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, CausePlace, S
 from _breakdown.analysis.causes.shared.sentences import short
 from _breakdown.analysis.causes.shared.step_program import place_of
 from _breakdown.analysis.comm.peers import Peers
+from _breakdown.analysis.devices.cohort import Cohort, Member
 from _breakdown.analysis.devices.peer_devices import PeerDevice
-from _breakdown.analysis.devices.step_sums import is_costly
 from _breakdown.analysis.report import program_id_of
 from _breakdown.pipeline.groups import mean
 from _breakdown.pipeline.normalize import Step
@@ -29,18 +29,19 @@ def find(facts: StepFacts, peers: Peers) -> Iterator[Cause]:
     """Yield the cause if a device is slow. Windows other than a single step have no cause, because
     captures begin and end at different times on different devices."""
     program = program_id_of(facts.step)
-    devices = [waits.device for waits in peers.devices if program in waits.device.programs]
-    if facts.step.picked is None or len(devices) < 2:
+    ran = [waits.device for waits in peers.devices if program in waits.device.programs]
+    if facts.step.picked is None or len(ran) < 2:
         return
-    devices.sort(key=lambda device: (device.sums.load, device.name))
-    median, (second, slow) = devices[(len(devices) - 1) // 2], devices[-2:]
-    lead = slow.sums.load - second.sums.load
-    if is_costly(lead, [device.sums for device in devices]):
+    cohort = Cohort(Member("", device.name, {"": device.sums}) for device in ran)
+    lead, slow, median = cohort.lead, cohort.ranked[0], cohort.median()
+    if cohort.is_costly(lead):
         # At best, the device becomes as fast as the median of all devices. If the others take over
         # its work, all devices take the mean.
-        excess = slow.sums.load - mean([device.sums.load for device in devices])
-        measured = Gain.between(lead, min(lead, excess), slow.sums.load - median.sums.load)
-        yield cause_of(facts.step, slow, median, measured)
+        excess = cohort.load(slow) - mean(list(map(cohort.load, cohort.members)))
+        of_median = cohort.load(slow) - cohort.load(median)
+        measured = Gain.between(lead, min(lead, excess), of_median)
+        named = {device.name: device for device in ran}
+        yield cause_of(facts.step, named[slow.device], named[median.device], measured)
 
 
 def cause_of(step: Step, slow: PeerDevice, median: PeerDevice, measured: Gain) -> Cause:

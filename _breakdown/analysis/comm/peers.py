@@ -115,21 +115,18 @@ class Peers(NamedTuple):
         return found
 
 
-def peers_of(step: Step, context: Context, known: Mapping[str, PeerDevice] = {}) -> Peers:
-    """Read the other devices of the file, except those in `known`, and match their executions with
-    those of the step."""
-    peers, notes = step.once(peers_of, lambda: _peers_of(step, context, known))
+def peers_of(step: Step, context: Context) -> Peers:
+    """Read the other devices of the file, and match their executions with those of the step."""
+    peers, notes = step.once(peers_of, lambda: _peers_of(step, context))
     context.warn(*notes)
     return peers
 
 
-def _peers_of(
-    step: Step, context: Context, known: Mapping[str, PeerDevice]
-) -> tuple[Peers, list[str]]:
+def _peers_of(step: Step, context: Context) -> tuple[Peers, list[str]]:
     # The host is no peer.
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
     places = {transfer.ran.metadata_id: transfer.op.place for transfer in transfers}
-    found, notes = read_peers(step, context, known)
+    found, notes = read_peers(step, context)
     devices = [DeviceWaits(peer) for peer in found]
     of_ops = {metadata_id: Waits() for metadata_id in places}
     # Metadata entries with the same program and name are the same op.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import compress
 from operator import attrgetter
 
-from _breakdown.analysis.devices.step_sums import StepSums
+from _breakdown.analysis.devices.cohort import StepSums
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.roof.exposed import part_of
 from _breakdown.light import NamedTuple
@@ -61,12 +61,9 @@ class Execution(NamedTuple):
     metadata_id: int
 
 
-def read_peers(
-    step: Step, context: Context, known: Mapping[str, PeerDevice]
-) -> tuple[list[PeerDevice], list[str]]:
+def read_peers(step: Step, context: Context) -> tuple[list[PeerDevice], list[str]]:
     """Return all devices that have the step, including the picked device, sorted by number, and
-    notes about devices that are left out because they do not have it. The devices in `known` have
-    been read."""
+    notes about devices that are left out because they do not have it."""
     picked, trace = step.device, step.device.trace
     own = picked.plane.name
 
@@ -84,8 +81,8 @@ def read_peers(
             return f"it is damaged at byte {damage.offset}: {damage.what}"
 
     tpus = tpus_of(picked)
-    found: dict[str, PeerDevice | str] = {**known, own: peer_of(step)}
-    to_read = [name for name in tpus if name not in found]
+    found: dict[str, PeerDevice | str] = {own: peer_of(step)}
+    to_read = [name for name in tpus if name != own]
     results = work_on(read, to_read, "reading devices", context, trace.file_size)
     found |= zip(to_read, results, strict=True)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from _breakdown.analysis.devices.step_sums import StepSums
+from _breakdown.analysis.devices.cohort import StepSums
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ClockName
 from _breakdown.pipeline.device import StepSource
@@ -138,7 +138,7 @@ class RecordedDevice(NamedTuple):
     steps: list[RecordedStep]
 
 
-class Record(NamedTuple):
+class HostRecord(NamedTuple):
     """The record of one host."""
 
     xplane_file: str
@@ -147,7 +147,7 @@ class Record(NamedTuple):
     devices: list[RecordedDevice]
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> HostRecord:
     """Read a record from the bytes of a file, plain or gzipped."""
     if data.startswith(GZIP_MAGIC):
         data = inflate(data)
@@ -175,7 +175,7 @@ def inflate(data: bytes) -> bytes:
     return b"".join(members)
 
 
-def record_of(value: Any) -> Record:
+def record_of(value: Any) -> HostRecord:
     """Read a record from a JSON object; raise UnreadableRecord if the object is not a record."""
     top = JsonObject(value, "record")
     if top.get("status") == "absent":
@@ -204,7 +204,7 @@ def record_of(value: Any) -> Record:
         if steps and step.number <= steps[-1].number:
             raise row.wrong("index", f"{step.number} is not above the index of the preceding step")
         steps.append(step)
-    return Record(top.text("xplane_file"), top.text("host"), groups, devices)
+    return HostRecord(top.text("xplane_file"), top.text("host"), groups, devices)
 
 
 def group_of(row: JsonObject, frames: Sequence[str]) -> RecordedGroup:

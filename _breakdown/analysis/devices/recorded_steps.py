@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from itertools import zip_longest
 
 from _breakdown.light import NamedTuple, cached_property
@@ -17,16 +16,14 @@ from _proto.trace.ranks import planes_named
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _breakdown.analysis.devices.record_format import (
-        Record,
+        HostRecord,
         RecordedDevice,
         RecordedGroup,
         RecordedStep,
     )
 
-ALPHA = Fraction(1, 20)
 
-
-class Line:
+class RecordedLine:
     """A group, with its time in each step."""
 
     def __init__(self, group: RecordedGroup, durs: tuple[int, ...]) -> None:
@@ -48,33 +45,33 @@ class Line:
         return innermost_own(frames, is_not_plumbing)
 
 
-class Run(NamedTuple):
+class RecordedRun(NamedTuple):
     """A device in a record, with the steps of this device that are compared."""
 
-    record: Record
+    record: HostRecord
     device: RecordedDevice
     steps: list[RecordedStep]
     # Periods, also of steps that have other ops than usual, because they delay the next step.
     periods: Sequence[int] = ()
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RecordedLine]:
         """Return the groups that ran in at least one step."""
         durs = zip_longest(*(step.durs for step in self.steps), fillvalue=0)
         ns = zip_longest(*(step.ns for step in self.steps), fillvalue=0)
         # Steps omit trailing zeros, so the last groups can lack figures.
         figures_of = zip_longest(durs, ns, fillvalue=(0,) * len(self.steps))
         return [
-            Line(group, durs)
+            RecordedLine(group, durs)
             for group, (durs, ns) in zip(self.record.groups, figures_of, strict=False)
             if any(ns) or any(durs)
         ]
 
 
-def runs_of(record: Record, asked: slice) -> list[Run]:
+def runs_of(record: HostRecord, asked: slice) -> list[RecordedRun]:
     """Return a run for each device of a record. A run contains the steps of the slice `asked`
     that the record marks as used."""
     return [
-        Run(
+        RecordedRun(
             record,
             device,
             [step for step in device.steps[asked] if step.used],
@@ -84,7 +81,7 @@ def runs_of(record: Record, asked: slice) -> list[Run]:
     ]
 
 
-def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
+def run_of(record: HostRecord, device: str, asked: slice, **more: str) -> RecordedRun:
     """Return the run of one device; raise NoAnswer, with `more` as additional fields, if the device
     is missing or no step is left."""
     runs = {run.device.name: run for run in runs_of(record, asked)}
@@ -103,12 +100,12 @@ def run_of(record: Record, device: str, asked: slice, **more: str) -> Run:
     return run
 
 
-def source_of(lines: Iterable[Line]) -> str | None:
+def source_of(lines: Iterable[RecordedLine]) -> str | None:
     """Return the source with the most time among the given lines, or None if no line has one."""
     return longest((line.group.source, line.mean) for line in lines)
 
 
-def user_line_of(lines: Iterable[Line]) -> str | None:
+def user_line_of(lines: Iterable[RecordedLine]) -> str | None:
     """Return the user's line with the most time, or None if none is known."""
     return longest((line.source_user, line.mean) for line in lines)
 

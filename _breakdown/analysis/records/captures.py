@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from _breakdown.analysis.devices.record_format import (
     GZIP_MAGIC,
-    Record,
+    HostRecord,
     UnreadableRecord,
     decode,
     record_of,
@@ -94,10 +94,10 @@ def begins_record(head: bytes, *, is_gzipped: bool) -> bool:
 
 def read_records(
     profiles: Sequence[str], host: str | None, device: str, context: Context
-) -> dict[str, Record]:
+) -> dict[str, HostRecord]:
     """Read the records of one side, keyed by profile; skip a capture that was passed before.
     Traces give causes only in the first record, because `compare` uses no others."""
-    records: dict[str, Record] = {}
+    records: dict[str, HostRecord] = {}
     places: set[tuple[str, str | None]] = set()
     for profile in profiles:
         of_profile = context.with_own_notes()
@@ -115,7 +115,7 @@ def read_records(
 
 def read_record(
     profile: str, host: str | None, device: str, context: Context, *, has_causes: bool
-) -> tuple[Place, Record]:
+) -> tuple[Place, HostRecord]:
     """Return the record of the first readable file that contains the device."""
     candidates = Candidates(find_captures(profile, context), host, context)
     for place in candidates.places:
@@ -126,7 +126,7 @@ def read_record(
 
 def record_at(
     place: Place, device: str | None, context: Context, *, has_causes: bool = False
-) -> Record:
+) -> HostRecord:
     """Read a record, or build one from a trace; raise NoAnswer if the device is missing."""
     with refusals_of_records(place.path):
         found = ready_record(place.path, context)
@@ -139,7 +139,7 @@ def record_at(
     return found
 
 
-def records_at(path: str, device: str | None, context: Context) -> list[Record | NoAnswer]:
+def records_at(path: str, device: str | None, context: Context) -> list[HostRecord | NoAnswer]:
     """Read a file with a record or a trace; return a record or a NoAnswer for each host in it."""
     with refusals_of_records(path):
         ready = ready_record(path, context)
@@ -166,7 +166,7 @@ def captures_of(profiles: Sequence[str], context: Context) -> dict[str, str]:
     return captures
 
 
-def records_of_file(place: Place, context: Context) -> Sequence[Record | NoAnswer]:
+def records_of_file(place: Place, context: Context) -> Sequence[HostRecord | NoAnswer]:
     """Read a file, and return a record (or the reason why there is none) for each host in it."""
     try:
         if place.host is None:
@@ -188,7 +188,7 @@ def failure_in(place: Place, failure: NoAnswer) -> NoAnswer:
     return NoAnswer(failure.reason, **{**failure.fields, "detail": named})
 
 
-def with_host(place: Place, record: Record) -> Record:
+def with_host(place: Place, record: HostRecord) -> HostRecord:
     """Name the host after the record's file if the record was made from standard input."""
     if record.host == STDIN and place.path.endswith(RECORD_SUFFIXES):
         return record._replace(host=host_of_record(place.path))
@@ -226,7 +226,7 @@ def size_of(place: Place, context: Context) -> int:
         return 0
 
 
-def ready_record(path: str, context: Context) -> Record | None:
+def ready_record(path: str, context: Context) -> HostRecord | None:
     """Read a record from a file or from memory; return None if the input is a trace."""
     given = context.request.in_memory.get(path)
     if given is None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from _breakdown.analysis.devices.recorded_steps import Line
+from _breakdown.analysis.devices.recorded_steps import RecordedLine
 from _breakdown.analysis.records.matching import Match, paired_files, split_frame
 from _breakdown.light import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Lines = Sequence[Line]
+    Lines = Sequence[RecordedLine]
 
 
 class FileLines(NamedTuple):
@@ -25,8 +25,8 @@ class FileLines(NamedTuple):
 
     before_file: str | None
     file: str | None
-    before: list[Line]
-    after: list[Line]
+    before: list[RecordedLine]
+    after: list[RecordedLine]
 
 
 class Files:
@@ -36,7 +36,7 @@ class Files:
         self._sides = before, after
         self._names = paired_files(*map(files_of, self._sides))
 
-    def name(self, line: Line, side: int) -> str | None:
+    def name(self, line: RecordedLine, side: int) -> str | None:
         file = file_of(line)
         return None if file is None else self._names[side].get(file, file)
 
@@ -46,7 +46,9 @@ class Files:
         return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
 
     def with_lines(self) -> list[FileLines]:
-        lines: dict[str | None, tuple[list[Line], list[Line]]] = defaultdict(lambda: ([], []))
+        lines: dict[str | None, tuple[list[RecordedLine], list[RecordedLine]]] = defaultdict(
+            lambda: ([], [])
+        )
         for side in (0, 1):
             for line in self._sides[side]:
                 lines[self.name(line, side)][side].append(line)
@@ -68,7 +70,7 @@ def files_of(lines: Lines) -> set[str]:
     return sources | {split_frame(frame)[0] for frame in stacks}
 
 
-def file_of(line: Line) -> str | None:
+def file_of(line: RecordedLine) -> str | None:
     source = line.group.source
     return split_frame(source)[0] if source else None
 

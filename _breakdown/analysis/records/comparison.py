@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from _breakdown.analysis.devices.record_format import KINDS, Record, RecordedDevice
-from _breakdown.analysis.devices.recorded_steps import ALPHA, Line, Run, run_of, source_of
+from _breakdown.analysis.devices.cohort import ALPHA
+from _breakdown.analysis.devices.record_format import KINDS, HostRecord, RecordedDevice
+from _breakdown.analysis.devices.recorded_steps import RecordedLine, RecordedRun, run_of, source_of
 from _breakdown.analysis.records.changed_causes import CauseChange, changed_causes
 from _breakdown.analysis.records.changes_by_file import FileLines, Files
 from _breakdown.analysis.records.matching import Match, matches_of
@@ -130,8 +131,8 @@ class Comparison(NamedTuple):
 
 
 def compare_records(
-    before: Sequence[Record],
-    after: Sequence[Record],
+    before: Sequence[HostRecord],
+    after: Sequence[HostRecord],
     *,
     before_device: str = DEVICE,
     after_device: str = DEVICE,
@@ -218,7 +219,7 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
             change.p_value = p_value
 
 
-def change_of_period(*sides: Run) -> Change | None:
+def change_of_period(*sides: RecordedRun) -> Change | None:
     """Return the change in the period. Test this change separately: the last step has no period, so
     there are fewer samples."""
     samples = [list(side.periods) for side in sides]
@@ -229,7 +230,7 @@ def change_of_period(*sides: Run) -> Change | None:
     return change
 
 
-def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
+def totals_of(run: RecordedRun, lines: Sequence[RecordedLine]) -> dict[str, Figure]:
     """Return mean and samples for each part of the step. Some means are derived from others, so
     that the means add up despite rounding."""
     steps = run.steps
@@ -253,7 +254,7 @@ def totals_of(run: Run, lines: Sequence[Line]) -> dict[str, Figure]:
     }
 
 
-def figure_of(lines: Sequence[Line], n_samples: int) -> Figure:
+def figure_of(lines: Sequence[RecordedLine], n_samples: int) -> Figure:
     samples = list(map(sum, zip(*(line.durs for line in lines), strict=True)))
     return Figure(sum(line.mean for line in lines), samples or [0] * n_samples)
 
@@ -268,5 +269,5 @@ def sums_of(rows: Sequence[LineChange]) -> tuple[int, int]:
     return sum(row.change.before.mean for row in rows), sum(row.change.after.mean for row in rows)
 
 
-def agg_keys(lines: Sequence[Line]) -> list[str]:
+def agg_keys(lines: Sequence[RecordedLine]) -> list[str]:
     return sorted(line.group.agg_key for line in lines)

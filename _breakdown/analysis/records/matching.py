@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Literal
 
-from _breakdown.analysis.devices.recorded_steps import Line
+from _breakdown.analysis.devices.recorded_steps import RecordedLine
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline import scopes
 from _breakdown.pipeline.vocabulary import LeafKind
@@ -47,8 +47,8 @@ class Match(NamedTuple):
     """Lines of one kind that match; each match is one row."""
 
     matched_by: MatchedBy
-    before: list[Line]
-    after: list[Line]
+    before: list[RecordedLine]
+    after: list[RecordedLine]
 
     @property
     def kind(self) -> LeafKind:
@@ -58,7 +58,7 @@ class Match(NamedTuple):
 class Traits(NamedTuple):
     """The traits by which a line is recognised on the other side."""
 
-    line: Line
+    line: RecordedLine
     # (file, column) of each frame whose file occurs on both sides, outermost first.
     places: tuple[tuple[str, int], ...]
     # (phase, parts of the scope, primitive) of each tf_op.
@@ -72,7 +72,7 @@ class Traits(NamedTuple):
 Pair = tuple[list[Traits], list[Traits]]
 
 
-def matches_of(before: Sequence[Line], after: Sequence[Line]) -> list[Match]:
+def matches_of(before: Sequence[RecordedLine], after: Sequence[RecordedLine]) -> list[Match]:
     """Assign each line of both sides to exactly one match."""
     left = traits_of(before, after)
     matches: list[Match] = []
@@ -191,7 +191,7 @@ LEVELS: dict[MatchedBy, Callable[[list[Traits], list[Traits]], Iterator[Pair]]] 
 }
 
 
-def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits]]:
+def traits_of(before: Sequence[RecordedLine], after: Sequence[RecordedLine]) -> list[list[Traits]]:
     sides = before, after
     stacks = [[frames_of(line) for line in side] for side in sides]
     files = paired_files(*({file for stack in side for file, _, _ in stack} for side in stacks))
@@ -215,7 +215,7 @@ def traits_of(before: Sequence[Line], after: Sequence[Line]) -> list[list[Traits
     ]
 
 
-def frames_of(line: Line) -> list[tuple[str, int, int]]:
+def frames_of(line: RecordedLine) -> list[tuple[str, int, int]]:
     """Return the frames of a line's stack; a frame that recursion repeats is kept only at its
     innermost position."""
     return [split_frame(frame) for frame in reversed(dict.fromkeys(reversed(line.group.frames)))]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, islice
 
-from _breakdown.analysis.devices.recorded_steps import ALPHA
+from _breakdown.analysis.devices.cohort import ALPHA
 from _breakdown.light import NamedTuple
 
 MOST_ASSIGNMENTS = 5000

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from _breakdown.analysis.devices.record_format import FORMAT
 from _breakdown.analysis.records.recording import (
     DeviceFacts,
     GroupFacts,
-    Picked,
     StepToRecord,
-    digest_of_all,
     record_devices,
 )
 from _breakdown.pipeline.context import SCHEMA_VERSION, Context
@@ -38,8 +35,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Maximum length of each list of texts in a group's row.
-N_LISTED = 32
+# Maximum number of paths in a group's row.
+MOST_PATHS = 32
 
 
 def record_of_trace(
@@ -90,9 +87,7 @@ def record_of_host(
         names = planes_named(device, trace.plane_names)[:1]
     if not names:
         raise no_device(trace.plane_names)
-    picked = pick_on(path, trace, names[0], context) if has_causes else None
-    compared = picked if len(names) > 1 else None
-    devices = record_devices(path, trace, names, asked, compared, context)
+    devices = record_devices(path, trace, names, asked, context)
     groups: dict[SourceKey, GroupFacts] = {}
     for of_device in devices:
         for key, facts in of_device.groups.items():
@@ -102,7 +97,8 @@ def record_of_host(
 
     programs = Programs(trace, devices[0].device)
     digests = digests_of_programs(trace, devices, programs, context)
-    found = found_in(path, trace, picked, devices, programs, context) if has_causes else None
+    first = devices[0].device
+    found = found_in(path, trace, first, programs, context) if has_causes else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -150,7 +146,7 @@ def place_of(trace: Trace, path: str) -> Json:
 
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
-    sources, tf_ops, signatures, kernels, texts = map(set, zip(*facts.ops, strict=True))
+    sources, tf_ops, kernels = map(set, zip(*facts.ops, strict=True))
     return {
         "kind": facts.kind,
         "agg_key": facts.agg_key,
@@ -159,46 +155,21 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
         # A group without a stack can have several sources; take the minimum, so that the order of
         # devices does not matter.
         "source": min(filter(None, sources), default=None),
-        "tf_ops": sorted(filter(None, tf_ops))[:N_LISTED],
-        "signatures": sorted(signatures)[:N_LISTED],
+        "tf_ops": sorted(filter(None, tf_ops))[:MOST_PATHS],
         "kernel": min(filter(None, kernels), default=None),
-        "ops": digest_of_all(texts),
     }
 
 
-def pick_on(path: str, trace: Trace, name: str, context: Context) -> Picked | None:
-    """Return the step that modes of one step pick on a device, or None if the device has no line of
-    ops."""
-    with suppress(NoAnswer):
-        device = open_device(path, trace, name, [], context.with_own_notes())
-        return Picked(device, pick_step(device, StepChoice(), context.with_own_notes()))
-    return None
-
-
-def found_in(
-    path: str,
-    trace: Trace,
-    picked: Picked | None,
-    devices: Sequence[DeviceFacts],
-    programs: Programs,
-    context: Context,
-) -> FoundCauses:
-    """Return the causes in the step of the first recorded device that modes of one step pick.
-
-    If that device is the one of `picked`, its step has been compared with other devices.
-    """
+def found_in(path: str, trace: Trace, name: str, programs: Programs, context: Context) -> FoundCauses:
+    """Return the causes in the step of a device that modes of one step pick."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _breakdown.analysis.causes.shared.facts import found_by_default
 
-    name = devices[0].device
-    peers = [of_device.peer for of_device in devices if of_device.peer]
-    if picked is None or picked.device.plane.name != name:
-        picked, peers = pick_on(path, trace, name, context), []
-    assert picked is not None  # Only devices with ops are recorded.
-    of_causes = context.with_own_notes()
-    device = picked.device._replace(programs=programs)
-    step = normalize(device, picked.step, read_events(device, picked.step), of_causes)
-    return found_by_default(step, of_causes, {peer.name: peer for peer in peers})
+    own_notes = context.with_own_notes()
+    device = open_device(path, trace, name, [], own_notes, programs=programs)
+    picked = pick_step(device, StepChoice(), own_notes)
+    step = normalize(device, picked, read_events(device, picked), own_notes)
+    return found_by_default(step, own_notes)
 
 
 def digests_of_programs(

@@ -8,8 +8,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Literal
 
-from _breakdown.analysis.devices.peer_devices import PeerDevice, counterpart_of, peer_of
-from _breakdown.analysis.devices.step_sums import StepSums
+from _breakdown.analysis.devices.cohort import StepSums
 from _breakdown.analysis.idle.periods import periods_by_index
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.roof.exposed import Part, part_of
@@ -56,9 +55,7 @@ class OpFacts(NamedTuple):
 
     source: str | None
     tf_op: str | None
-    signature: str
     kernel: str | None
-    text: str
 
 
 class GroupFacts:
@@ -111,17 +108,7 @@ class DeviceFacts(NamedTuple):
     program_id: int | None
     steps: list[StepToRecord]
     groups: dict[SourceKey, GroupFacts]
-    # Figures of the step that is compared with other devices; None if the device lacks the step or
-    # has no reason to compare.
-    peer: PeerDevice | None
     notes: list[str]
-
-
-class Picked(NamedTuple):
-    """A device, and the step on it that modes of one step pick by default."""
-
-    device: Device
-    step: StepEvent | None
 
 
 class Shared:
@@ -157,7 +144,7 @@ class Shared:
         if key not in self._groups:
             self._groups[key] = GroupFacts(op)
         group = self._groups[key]
-        group.ops.add(OpFacts(op.source_inner, op.tf_op, op.signature, op.kernel, op.text))
+        group.ops.add(OpFacts(op.source_inner, op.tf_op, op.kernel))
         return Leaf(op, key, group, part_of(op), op.is_wait)
 
     def programs(self, rank: Rank | None, notes: list[str]) -> Programs | None:
@@ -172,11 +159,9 @@ class Shared:
         return device.programs
 
 
-def record_device(
-    device: Device, asked: slice, compared: Picked | None, shared: Shared, context: Context
-) -> DeviceFacts:
+def record_device(device: Device, asked: slice, shared: Shared, context: Context) -> DeviceFacts:
     """Record a device: groups from all usable steps, but figures only for the steps selected by
-    `asked`. The counterpart of the step `compared` is compared with other devices."""
+    `asked`."""
     steps = device.steps or [StepEvent(0, None, 0, 0, None)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
@@ -194,29 +179,18 @@ def record_device(
     barriers = barriers_of(device)
     used = UsedSteps(ops, leaves)
     recorded = []
-    peer = None
-    same = compared and compared.step and counterpart_of(compared.step, compared.device, device)
     for event, of_step, reason in zip(steps, admitted, reasons, strict=True):
-        sums = whole = None
-        picked = event if device.steps else None
-        waits = barriers if picked is None else barriers_in(barriers, picked)
-        is_compared = event is same
-        if is_compared:
-            # A step that is not used can have other ops.
-            own = make_ops(device, [of_step], context.with_own_notes(), (device, ops))
-            whole = step_of(device, picked, of_step, own)
-        elif waits and not reason:
-            whole = step_of(device, picked, of_step, ops)
+        sums, barrier = None, 0
         if not reason:
+            picked = event if device.steps else None
+            waits = barriers if picked is None else barriers_in(barriers, picked)
+            whole = step_of(device, picked, of_step, ops) if waits else None
             sums = sums_in(whole) if whole else sums_of(picked, of_step, used.containers)
+            barrier = whole.idle_during(waits) if whole else 0
             used.add(sums)
         why_not = reason or (None if event.index in asked_for else "not_asked")
-        step = record_step(event, sums, periods.get(event.index), why_not, leaves)
-        if whole and step.sums and waits:
-            step = step._replace(sums=step.sums._replace(barrier=whole.idle_during(waits)))
-        recorded.append(step)
-        if whole and is_compared and (not step.sums or step.sums.is_worth_comparing):
-            peer = peer_of(whole)
+        period = periods.get(event.index)
+        recorded.append(record_step(event, sums, barrier, period, why_not, leaves))
         # The events need more memory than the sums of the steps that follow.
         of_step.pieces.clear()
     context.warn(*notes_on_dropped(admitted[0].n_aggregated + used.n_dropped))
@@ -229,7 +203,6 @@ def record_device(
         program_id=used.main_program,
         steps=recorded,
         groups={leaf.key: leaf.group for leaf in leaves.values()},
-        peer=peer,
         notes=context.notes,
     )
 
@@ -292,6 +265,7 @@ def barriers_in(barriers: Sequence[Event], step: StepEvent) -> Sequence[Event]:
 def record_step(
     event: StepEvent,
     step: WindowSums | None,
+    barrier: int,
     period: int | None,
     why_not: WhyNot | None,
     leaves: Mapping[int, Leaf],
@@ -301,14 +275,14 @@ def record_step(
     duration = step.duration if step else event.end - event.start
     sums = times = None
     if step and not why_not:
-        sums, times = sums_of_leaves(step, leaves)
+        sums, times = sums_of_leaves(step, barrier, leaves)
     return StepToRecord(
         event.index, event.name, event.n_events, duration, period, why_not, sums, times
     )
 
 
 def sums_of_leaves(
-    step: WindowSums, leaves: Mapping[int, Leaf]
+    step: WindowSums, barrier: int, leaves: Mapping[int, Leaf]
 ) -> tuple[StepSums, dict[SourceKey, tuple[int, int]]]:
     """Return the sums of a step, and time and number of executions of each group."""
     times: dict[SourceKey, tuple[int, int]] = {}
@@ -323,7 +297,7 @@ def sums_of_leaves(
         parts[leaf.part] += time
         if leaf.is_wait:
             wait += time
-    return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait, 0), times
+    return StepSums(step.duration, step.busy, parts["comm"], parts["host"], wait, barrier), times
 
 
 def reasons_not_used(device: Device, steps: Sequence[StepEvent]) -> list[WhyNot | None]:
@@ -383,7 +357,6 @@ def record_devices(
     trace: Trace,
     names: Sequence[str],
     asked: slice,
-    compared: Picked | None,
     context: Context,
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
@@ -395,7 +368,7 @@ def record_devices(
             of_device = context.with_own_notes()
             programs = shared.programs(trace.rank_of(name), of_device.warnings)
             device = open_device(path, trace, name, [], of_device, programs=programs)
-            return record_device(device, asked, compared, shared, of_device)
+            return record_device(device, asked, shared, of_device)
         except NoAnswer as failure:
             return failure
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from _breakdown.analysis.devices.cohort import StepSums
 from _breakdown.analysis.devices.record_format import RecordedGroup, RecordedStep
-from _breakdown.analysis.devices.recorded_steps import Line, Run
-from _breakdown.analysis.devices.step_sums import StepSums
+from _breakdown.analysis.devices.recorded_steps import RecordedLine, RecordedRun
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import mean
 from _breakdown.pipeline.vocabulary import LeafKind
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 class Side(NamedTuple):
     """The captures of one side, and a run whose steps are the samples."""
 
-    runs: list[Run]
-    samples: Run
+    runs: list[RecordedRun]
+    samples: RecordedRun
 
     @property
-    def first(self) -> Run:
+    def first(self) -> RecordedRun:
         return self.runs[0]
 
 
-def sides_of(*sides: list[Run]) -> list[Side]:
+def sides_of(*sides: list[RecordedRun]) -> list[Side]:
     """Return the sides. Samples are steps if each side has only one capture, else captures."""
     if all(len(runs) == 1 for runs in sides):
         return [Side(runs, runs[0]) for runs in sides]
     return [Side(runs, means_of(runs)) for runs in sides]
 
 
-def means_of(runs: Sequence[Run]) -> Run:
+def means_of(runs: Sequence[RecordedRun]) -> RecordedRun:
     """Return a run with one step per capture, which has the means over the capture's steps. Groups
     with equal keys are merged: `tf_ops` is that of all, and all else that of the first."""
     lines = [{(line.kind, line.group.agg_key): line for line in run.lines()} for run in runs]
@@ -50,11 +50,11 @@ def means_of(runs: Sequence[Run]) -> Run:
         for i, (run, of_run) in enumerate(zip(runs, lines, strict=True))
     ]
     periods = [mean(run.periods) for run in runs if run.periods]
-    return Run(record, runs[0].device, steps, periods)
+    return RecordedRun(record, runs[0].device, steps, periods)
 
 
 def mean_of_steps(
-    number: int, steps: Sequence[RecordedStep], lines: Sequence[Line | None]
+    number: int, steps: Sequence[RecordedStep], lines: Sequence[RecordedLine | None]
 ) -> RecordedStep:
     return RecordedStep(
         number=number,

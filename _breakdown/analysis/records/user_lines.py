@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from _breakdown.analysis.devices.recorded_steps import Line, user_line_of
+from _breakdown.analysis.devices.recorded_steps import RecordedLine, user_line_of
 from _breakdown.analysis.records.matching import Match, split_frame
 from _breakdown.pipeline.groups import grouped, summed
 
@@ -18,7 +18,7 @@ UNMOVED = 0.9
 
 
 def joined_by_user_line(
-    matches: Sequence[Match], before: Sequence[Line], after: Sequence[Line]
+    matches: Sequence[Match], before: Sequence[RecordedLine], after: Sequence[RecordedLine]
 ) -> list[Match]:
     """Join matches of one kind that have equal user lines. A line without a counterpart joins the
     same line of the other side if the file's lines have not moved.
@@ -35,7 +35,7 @@ def joined_by_user_line(
     return [sum_of(found) for found in joined.values()]
 
 
-def has_common_line(lines: Sequence[Line]) -> bool:
+def has_common_line(lines: Sequence[RecordedLine]) -> bool:
     """Return whether one user line has more than half of the time."""
     times = summed((line.source_user, line.mean) for line in lines)
     total = sum(times.values())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, REGIONS, RULES, Rule
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
-from _breakdown.analysis.devices.step_sums import WORTH_COMPARING
+from _breakdown.analysis.devices.cohort import WORTH_COMPARING
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
 from _breakdown.analysis.roof.costs import costs_by_kernel
@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # These modules take 8 ms to import, and are needed only if devices are compared.
     from _breakdown.analysis.comm.peers import Peers
-    from _breakdown.analysis.devices.peer_devices import PeerDevice
 
 Json = dict[str, Any]
 
@@ -36,13 +35,12 @@ class FoundCauses(NamedTuple):
     examined: list[str]
 
 
-def found_by_default(step: Step, context: Context, known: Mapping[str, PeerDevice]) -> FoundCauses:
-    """Return the causes that `bottleneck` finds in a step if it has no options. The devices in
-    `known` have been read."""
+def found_by_default(step: Step, context: Context) -> FoundCauses:
+    """Return the causes that `bottleneck` finds in a step if it has no options."""
     roofs = roofs_of(step.device, None, {})
     ledger = ledger_of(step, roofs, costs_by_kernel(step.by_kind[COMPUTE], (), context))
     is_compared = has_reason_to_compare(step, ledger)
-    peers = read_peers(step, context, known)[0] if is_compared else None
+    peers = read_peers(step, context)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
     causes = [row_of(found, facts) for found in causes_of(facts)]
     return FoundCauses(causes, [rule.name for rule in RULES if can_find(rule, facts)])
@@ -78,16 +76,14 @@ def has_reason_to_compare(step: Step, ledger: Sequence[LedgerEntry]) -> bool:
     return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
 
 
-def read_peers(
-    step: Step, context: Context, known: Mapping[str, PeerDevice] = {}
-) -> tuple[Peers, Json | None]:
-    """Read the step on the other devices, except those in `known`. Return how long devices wait for
-    each other, and the sums."""
+def read_peers(step: Step, context: Context) -> tuple[Peers, Json | None]:
+    """Read the step on the other devices. Return how long devices wait for each other, and the
+    sums."""
     # Import late, because these modules are needed only if devices are compared.
     from _breakdown.analysis.comm.peer_rows import peer_totals
     from _breakdown.analysis.comm.peers import peers_of
     from _breakdown.analysis.comm.transfers import transfers_in
 
     transfers = transfers_in(step, lambda op: op.waits_for != HOST)
-    peers = peers_of(step, context, known)
+    peers = peers_of(step, context)
     return peers, peer_totals(peers, transfers)
