@@ -25,7 +25,7 @@ Number = int | float
 DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
-class Name(NamedTuple):
+class NameTally(NamedTuple):
     """Number and total time of the events of one name; `name` is None for events without a name."""
 
     name: str | None
@@ -44,7 +44,7 @@ class Sampled(NamedTuple):
     metadata_stats: dict[str, Value | None]
 
 
-class Entry:
+class EntryTally:
     """Number and total time of the events that share an entry of the event metadata."""
 
     def __init__(self, *, is_wanted: bool) -> None:
@@ -104,7 +104,7 @@ class Tally:
         self.counters: dict[tuple[str | None, str], Readings] | None = {} if has_counters else None
         self.sampled: list[Sampled] = []
         # Each part of a plane has its own metadata ids.
-        self._entries: dict[Plane, dict[int, Entry]] = {}
+        self._entries: dict[Plane, dict[int, EntryTally]] = {}
 
     def add(self, plane: Plane, shift: int, at: int, events: Sequence[XEvent]) -> None:
         """Add the events of a piece; `at` is the piece's offset in the file, and `shift` is added
@@ -114,7 +114,7 @@ class Tally:
         for event in events:
             metadata_id = event.metadata_id
             if metadata_id not in entries:
-                entries[metadata_id] = Entry(is_wanted=self._is_wanted(plane, metadata_id))
+                entries[metadata_id] = EntryTally(is_wanted=self._is_wanted(plane, metadata_id))
             entry = entries[metadata_id]
             if not entry.is_wanted:
                 continue
@@ -180,7 +180,7 @@ class Tally:
             until = end
         return total
 
-    def names(self) -> tuple[list[Name], int]:
+    def names(self) -> tuple[list[NameTally], int]:
         """Return the event names with the most total time, and the number of different names.
 
         Names are read on demand, because all HLO texts of a plane together can take a gigabyte.
@@ -194,10 +194,10 @@ class Tally:
                     alike.setdefault(key, []).append((plane, metadata_id))
         return nsmallest(N_NAMES, map(self._named, alike.values()), key=rank), len(alike)
 
-    def _named(self, places: Sequence[tuple[Plane, int]]) -> Name:
+    def _named(self, places: Sequence[tuple[Plane, int]]) -> NameTally:
         entries = [self._entries[plane][metadata_id] for plane, metadata_id in places]
         total = sum(entry.total for entry in entries)
-        return Name(event_name(*places[0]), sum(entry.n for entry in entries), total)
+        return NameTally(event_name(*places[0]), sum(entry.n for entry in entries), total)
 
 
 def sampled(plane: Plane, event: XEvent, start: int | None, at: int) -> Sampled:
@@ -236,6 +236,6 @@ def number_in(value: Value | None) -> Number | None:
     return None
 
 
-def rank(name: Name) -> tuple[int, bool, str]:
+def rank(name: NameTally) -> tuple[int, bool, str]:
     """Return the sort key of a name: largest total first, ties in order of name."""
     return -name.total, name.name is None, name.name or ""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 from _breakdown.analysis.causes import RULE_NAMED
+from _breakdown.analysis.devices.cohort import uniform_part
 from _breakdown.analysis.records.captures import RECORD_SUFFIXES, read_records
 from _breakdown.analysis.records.comparison import compare_records
 from _breakdown.analysis.records.comparison_notes import RUN_TO_RUN, warnings_of
-from _breakdown.analysis.records.comparison_rows import fields_of
-from _breakdown.analysis.records.gate import Gate, gate_of
+from _breakdown.analysis.records.comparison_rows import fields_of, gate_row
 from _breakdown.output.phrases import Next, at, bracketed, joined, short, short_path
 from _breakdown.output.program_facts import differing, facts, minor_facts
 from _breakdown.output.screen import Column, Part, Says, Table
@@ -28,6 +29,8 @@ from _breakdown.units import counted, size, time
 
 Json = dict[str, Any]
 
+# A chip is slow if one factor explains at least this part of the difference.
+UNIFORM = Fraction(3, 4)
 # Longer paths of captures are shown without their equal parts.
 LONGEST_PATH = 40
 
@@ -64,7 +67,6 @@ def compare(
     context.warn(*warnings_of(found))
     if found.unit == "step":
         context.note(RUN_TO_RUN)
-    gate = None if fail_over is None else gate_of(found, fail_over)
     answer: Json = {
         "status": "ok",
         "mode": request.mode,
@@ -73,20 +75,11 @@ def compare(
         "baseline_dir": baseline[0],
         "notes": context.notes,
         **fields_of(found, top),
-        "gate": gate_row(gate) if gate else None,
+        "gate": None if fail_over is None else gate_row(found, fail_over),
     }
     # Shorten texts: a record can contain texts of any length.
     cut_texts(answer)
     return answer
-
-
-def gate_row(gate: Gate) -> Json:
-    return {
-        "fail_over_pct": gate.limit,
-        "passed": gate.passed,
-        "failed_by": list(gate.failed_by),
-        "says": gate.says,
-    }
 
 
 # The text output; `MAIN` is the path of the table that CSV prints.
@@ -328,15 +321,14 @@ def time_sentences(answer: Json) -> Iterator[str]:
     larger change comes first."""
     totals, unit = answer["totals"], answer["noise"]["noise_unit"]
     step, period, pauses = totals["step_duration"], totals["period"], pause_delta(totals)
-    of_step = step_sentence(step, unit)
+    why = ""
     if answer["program_changes"]["same_program"] and step["significant"]:
-        part = (
+        why = ": " + (
             "all lines take longer by about the same factor, as with a slow clock or chip"
             if has_uniform_slowdown(answer)
             else largest_part(totals)
         )
-        of_step = f"{of_step.removesuffix('.')}: {part}."
-    found = [(step["significant"] is False, -abs(step["delta_ps"]), of_step)]
+    found = [(step["significant"] is False, -abs(step["delta_ps"]), step_sentence(step, unit, why))]
     if period:
         of_pauses = pause_sentence(period, pauses, unit)
         found.append((period["significant"] is False, -abs(pauses), of_pauses))
@@ -421,11 +413,11 @@ def change(total: Json, more: str = "slower") -> str:
     return f"{time(abs(total['delta_ps']))}{bracketed(share and abs(share))} {how}"
 
 
-def step_sentence(step: Json, unit: str) -> str:
+def step_sentence(step: Json, unit: str, why: str) -> str:
     if not step["delta_ps"]:
         return f"The step takes {time(step['after_ps'])} before and after."
     if step["significant"]:
-        return f"The step is {change(step)}, more than the noise between {unit}s."
+        return f"The step is {change(step)}, more than the noise between {unit}s{why}."
     return f"The step is {change(step)}{noise_of(step, unit)}."
 
 
@@ -440,11 +432,10 @@ def has_uniform_slowdown(answer: Json) -> bool:
     """Return whether the program is the same, and one factor on all lines explains three quarters
     of the time by which they became slower. Communication also waits for other devices."""
     rows = [row for row in answer["rows"] if row["kind"] != "comm"]
-    before, after = (sum(row[side] for row in rows) for side in ("before_ps", "after_ps"))
-    if not answer["program_changes"]["same_program"] or not 0 < before < after:
-        return False
-    off = sum(abs(row["after_ps"] * before - row["before_ps"] * after) for row in rows)
-    return bool(4 * off <= 2 * before * (after - before))
+    part = uniform_part((row["before_ps"], row["after_ps"]) for row in rows)
+    is_slower = sum(row["delta_ps"] for row in rows) > 0
+    is_same = answer["program_changes"]["same_program"]
+    return bool(is_same and is_slower and part and part >= UNIFORM)
 
 
 def largest_part(totals: Json) -> str:

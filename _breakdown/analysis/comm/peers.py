@@ -20,7 +20,7 @@ from typing import Final
 
 from _breakdown.analysis.comm.transfers import Transfer, transfers_in
 from _breakdown.analysis.devices.peer_devices import (
-    Execution,
+    CollectiveRun,
     PeerDevice,
     executions_by_place,
     read_peers,
@@ -144,7 +144,7 @@ def _peers_of(step: Step, context: Context) -> tuple[Peers, list[str]]:
 
 def _match(
     place: Place,
-    executions: Sequence[Execution],
+    executions: Sequence[CollectiveRun],
     members: Sequence[DeviceWaits],
     of_ops: Mapping[int, Waits],
 ) -> bool:

@@ -52,7 +52,7 @@ class PeerDevice(NamedTuple):
     lines: dict[str, int]
 
 
-class Execution(NamedTuple):
+class CollectiveRun(NamedTuple):
     """An execution of a collective."""
 
     # Start on the trace clock.
@@ -159,14 +159,16 @@ def peer_of(step: Step) -> PeerDevice:
     )
 
 
-def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, list[Execution]]:
+def executions_by_place(
+    step: Step, places: Mapping[int, Place]
+) -> dict[Place, list[CollectiveRun]]:
     """Return the executions by the op's program and name, sorted by start; ties keep the file's
     order.
 
     `places` maps metadata ids to program and name; several metadata ids can have the same program
     and name.
     """
-    found: dict[Place, list[Execution]] = {}
+    found: dict[Place, list[CollectiveRun]] = {}
     for piece in step.admitted.pieces:
         if places.keys().isdisjoint(piece.distinct_ids):
             continue
@@ -176,7 +178,7 @@ def executions_by_place(step: Step, places: Mapping[int, Place]) -> dict[Place, 
         for start, duration, metadata_id in zip(
             *(compress(column, is_wanted) for column in columns), strict=True
         ):
-            execution = Execution(piece.base + start, duration, metadata_id)
+            execution = CollectiveRun(piece.base + start, duration, metadata_id)
             found.setdefault(places[metadata_id], []).append(execution)
     for executions in found.values():
         executions.sort(key=attrgetter("start"))

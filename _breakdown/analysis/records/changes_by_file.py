@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from _breakdown.analysis.devices.recorded_steps import RecordedLine
-from _breakdown.analysis.records.matching import Match, paired_files, split_frame
+from _breakdown.analysis.records.matching import paired_files, split_frame
 from _breakdown.light import NamedTuple
 
 TYPE_CHECKING = False
@@ -29,38 +29,18 @@ class FileLines(NamedTuple):
     after: list[RecordedLine]
 
 
-class Files:
-    """The source files of two captures; paired files share one name."""
-
-    def __init__(self, before: Lines, after: Lines) -> None:
-        self._sides = before, after
-        self._names = paired_files(*map(files_of, self._sides))
-
-    def name(self, line: RecordedLine, side: int) -> str | None:
-        file = file_of(line)
-        return None if file is None else self._names[side].get(file, file)
-
-    def of_match(self, match: Match) -> list[set[str | None]]:
-        """Return the files of a match: one set for each side."""
-        sides = match.before, match.after
-        return [{self.name(line, side) for line in lines} for side, lines in enumerate(sides)]
-
-    def with_lines(self) -> list[FileLines]:
-        lines: dict[str | None, tuple[list[RecordedLine], list[RecordedLine]]] = defaultdict(
-            lambda: ([], [])
-        )
-        for side in (0, 1):
-            for line in self._sides[side]:
-                lines[self.name(line, side)][side].append(line)
-        return [
-            FileLines(last_file_of(before), last_file_of(after), before, after)
-            for before, after in lines.values()
-        ]
-
-    def is_moved(self, match: Match) -> bool:
-        """Return whether a match has lines on both sides, but in different files."""
-        before, after = self.of_match(match)
-        return bool(before and after and before != after)
+def lines_by_file(*sides: Lines) -> list[FileLines]:
+    """Group the lines of two captures by file; paired files are one."""
+    found: dict[str | None, tuple[list[RecordedLine], list[RecordedLine]]]
+    found = defaultdict(lambda: ([], []))
+    for side, names in enumerate(paired_files(*map(files_of, sides))):
+        for line in sides[side]:
+            file = file_of(line)
+            found[names.get(file, file) if file else None][side].append(line)
+    return [
+        FileLines(last_file_of(before), last_file_of(after), before, after)
+        for before, after in found.values()
+    ]
 
 
 def files_of(lines: Lines) -> set[str]:

@@ -10,7 +10,7 @@ from _breakdown.analysis.devices.cohort import ALPHA
 from _breakdown.analysis.devices.record_format import KINDS, HostRecord, RecordedDevice
 from _breakdown.analysis.devices.recorded_steps import RecordedLine, RecordedRun, run_of, source_of
 from _breakdown.analysis.records.changed_causes import CauseChange, changed_causes
-from _breakdown.analysis.records.changes_by_file import FileLines, Files
+from _breakdown.analysis.records.changes_by_file import FileLines, lines_by_file
 from _breakdown.analysis.records.matching import Match, matches_of
 from _breakdown.analysis.records.noise import Noise, noise_of, p_values_of
 from _breakdown.analysis.records.program_changes import ProgramChanges, program_changes
@@ -29,17 +29,17 @@ Causes: TypeAlias = "list[CauseChange] | None"
 TESTED_PART = Fraction(1, 1000)
 
 
-class Figure(NamedTuple):
+class SampledTime(NamedTuple):
     """Mean time on one side, and the time of each sample."""
 
     mean: int
     samples: list[int]
 
 
-class Change:
+class TimeChange:
     """The values of a time before and after; `p_value` is None if the difference is not tested."""
 
-    def __init__(self, before: Figure, after: Figure) -> None:
+    def __init__(self, before: SampledTime, after: SampledTime) -> None:
         self.before, self.after = before, after
         self.p_value: Fraction | None = None
 
@@ -60,7 +60,7 @@ class LineChange(NamedTuple):
     """Matched lines, and how much their time has changed."""
 
     match: Match
-    change: Change
+    change: TimeChange
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class FileChange(NamedTuple):
     """All lines of a file, and how much their time has changed."""
 
     lines: FileLines
-    change: Change
+    change: TimeChange
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -93,23 +93,12 @@ class Comparison(NamedTuple):
     unit: Literal["step", "capture"]
     program: ProgramChanges
     causes: Causes
-    totals: dict[str, Change]
+    totals: dict[str, TimeChange]
     # Change in the period (the time from the start of a step to the start of the next step). None
     # if a side has no period.
-    period: Change | None
+    period: TimeChange | None
     lines: list[LineChange]
     files: list[FileChange]
-    # Lines that are in different files on the two sides, before they are joined by user line.
-    moved: list[LineChange]
-
-    @property
-    def n_moved(self) -> int:
-        """Return the number of rows with lines that are in different files on the two sides."""
-        moved = {id(line) for row in self.moved for line in (*row.match.before, *row.match.after)}
-        return sum(
-            any(id(line) in moved for line in (*row.match.before, *row.match.after))
-            for row in self.lines
-        )
 
     @property
     def unmatched(self) -> list[LineChange]:
@@ -149,15 +138,11 @@ def compare_records(
     noise = noise_of(*(len(run.steps) for run in samples))
     lines = [run.lines() for run in samples]
     figures = [totals_of(*side) for side in zip(samples, lines, strict=True)]
-    totals = {name: Change(figures[0][name], figures[1][name]) for name in figures[0]}
-    matches, files = matches_of(*lines), Files(*lines)
-    line_changes = [
-        LineChange(match, change_of(match, noise)) for match in joined_by_user_line(matches, *lines)
-    ]
+    totals = {name: TimeChange(figures[0][name], figures[1][name]) for name in figures[0]}
+    matches = joined_by_user_line(matches_of(*lines), *lines)
+    line_changes = [LineChange(match, change_of(match, noise)) for match in matches]
     line_changes.sort(key=lambda row: row.order)
-    file_changes = [
-        FileChange(of_file, change_of(of_file, noise)) for of_file in files.with_lines()
-    ]
+    file_changes = [FileChange(file, change_of(file, noise)) for file in lines_by_file(*lines)]
     file_changes.sort(key=lambda row: row.order)
     tested = large_of([row.change for row in line_changes])
     test([tested, large_of([row.change for row in file_changes]), list(totals.values())], noise)
@@ -173,9 +158,6 @@ def compare_records(
         period=change_of_period(*samples),
         lines=line_changes,
         files=file_changes,
-        moved=[
-            LineChange(match, change_of(match, noise)) for match in matches if files.is_moved(match)
-        ],
     )
 
 
@@ -194,7 +176,7 @@ def check_sources(*devices: RecordedDevice) -> None:
         raise NoAnswer("unlike_steps", detail=detail)
 
 
-def causes_of(sides: Sequence[Side], step: Change, program: ProgramChanges) -> Causes:
+def causes_of(sides: Sequence[Side], step: TimeChange, program: ProgramChanges) -> Causes:
     """Return the causes that differ between the first captures of the sides."""
     before, after = (side.first.device.causes for side in sides)
     if before is None or after is None:
@@ -203,13 +185,13 @@ def causes_of(sides: Sequence[Side], step: Change, program: ProgramChanges) -> C
     return changed_causes(before, after, longest, same_program=program.same is True)
 
 
-def large_of(changes: Sequence[Change]) -> list[Change]:
+def large_of(changes: Sequence[TimeChange]) -> list[TimeChange]:
     """Return the changes that are large enough to be tested for significance."""
     floor = sum(sum(change.samples) for change in changes) * TESTED_PART
     return [change for change in changes if sum(change.samples) >= floor]
 
 
-def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
+def test(families: Sequence[Sequence[TimeChange]], noise: Noise) -> None:
     """Set the p-value of each change, corrected for the number of changes in its family."""
     if noise.too_few_samples:
         return
@@ -219,18 +201,18 @@ def test(families: Sequence[Sequence[Change]], noise: Noise) -> None:
             change.p_value = p_value
 
 
-def change_of_period(*sides: RecordedRun) -> Change | None:
+def change_of_period(*sides: RecordedRun) -> TimeChange | None:
     """Return the change in the period. Test this change separately: the last step has no period, so
     there are fewer samples."""
     samples = [list(side.periods) for side in sides]
     if not all(samples):
         return None
-    change = Change(*(Figure(mean(of_side), of_side) for of_side in samples))
+    change = TimeChange(*(SampledTime(mean(of_side), of_side) for of_side in samples))
     test([[change]], noise_of(*map(len, samples)))
     return change
 
 
-def totals_of(run: RecordedRun, lines: Sequence[RecordedLine]) -> dict[str, Figure]:
+def totals_of(run: RecordedRun, lines: Sequence[RecordedLine]) -> dict[str, SampledTime]:
     """Return mean and samples for each part of the step. Some means are derived from others, so
     that the means add up despite rounding."""
     steps = run.steps
@@ -240,28 +222,28 @@ def totals_of(run: RecordedRun, lines: Sequence[RecordedLine]) -> dict[str, Figu
     leaves = figure_of(lines, len(steps))
     mean_busy = mean(duration) - mean(idle)
     return {
-        "step_duration": Figure(mean(duration), duration),
-        "busy": Figure(mean_busy, busy),
-        "idle": Figure(mean(idle), idle),
+        "step_duration": SampledTime(mean(duration), duration),
+        "busy": SampledTime(mean_busy, busy),
+        "idle": SampledTime(mean(idle), idle),
         **{
             kind: figure_of([line for line in lines if line.kind == kind], len(steps))
             for kind in KINDS
         },
-        "overlap": Figure(
+        "overlap": SampledTime(
             mean_busy - leaves.mean, [a - b for a, b in zip(busy, leaves.samples, strict=True)]
         ),
-        "wait": Figure(mean(wait), wait),
+        "wait": SampledTime(mean(wait), wait),
     }
 
 
-def figure_of(lines: Sequence[RecordedLine], n_samples: int) -> Figure:
+def figure_of(lines: Sequence[RecordedLine], n_samples: int) -> SampledTime:
     samples = list(map(sum, zip(*(line.durs for line in lines), strict=True)))
-    return Figure(sum(line.mean for line in lines), samples or [0] * n_samples)
+    return SampledTime(sum(line.mean for line in lines), samples or [0] * n_samples)
 
 
-def change_of(lines: Match | FileLines, noise: Noise) -> Change:
+def change_of(lines: Match | FileLines, noise: Noise) -> TimeChange:
     before = figure_of(lines.before, noise.n_before)
-    return Change(before, figure_of(lines.after, noise.n_after))
+    return TimeChange(before, figure_of(lines.after, noise.n_after))
 
 
 def sums_of(rows: Sequence[LineChange]) -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.records.comparison import Comparison, sums_of
-from _breakdown.units import counted, percentage, time
+from _breakdown.analysis.records.comparison import Comparison
+from _breakdown.units import percentage
 
 # Add a note if unmatched lines take more than this percentage of either side's op time.
 UNMATCHED_PCT = 5
@@ -32,13 +32,6 @@ def warnings_of(found: Comparison) -> Iterator[str]:
             f"lines without a counterpart: {of_before} of the time before, {of_after} after;"
             " by_file compares files"
         )
-    if found.moved:
-        time_before, time_after = sums_of(found.moved)
-        yield (
-            f"the files differ in {counted(found.n_moved, 'row')} of matched lines"
-            f" ({time(time_before)} before, {time(time_after)} after), so in by_file"
-            " one file loses this time and another gains it"
-        )
 
 
 def notes_on_causes(found: Comparison) -> Iterator[str]:
@@ -63,18 +56,13 @@ def notes_on_causes(found: Comparison) -> Iterator[str]:
 
 def notes_on_devices(found: Comparison) -> Iterator[str]:
     """Yield notes on devices that differ between the two sides or within one side."""
-    sides = {"before": found.before.runs, "after": found.after.runs}
     attributes = [("device", "name"), ("device_type", "device_type"), ("clock", "clock")]
     if found.program.same is None and not found.program.rows:
         attributes.append(("program", "program"))
     for what, attribute in attributes:
-        values = {
-            side: list(dict.fromkeys(str(getattr(run.device, attribute)) for run in runs))
-            for side, runs in sides.items()
-        }
-        for side, of_side in values.items():
-            if len(of_side) > 1:
-                yield f"captures {side} the change differ in {what}: {', '.join(of_side)}"
-        if set(values["before"]) != set(values["after"]):
-            before, after = (", ".join(of_side) for of_side in values.values())
-            yield f"{what} differs: {before} before, {after} after"
+        before, after = (
+            list(dict.fromkeys(str(getattr(run.device, attribute)) for run in side.runs))
+            for side in (found.before, found.after)
+        )
+        if len({*before, *after}) > 1:
+            yield f"{what} differs: {' and '.join(before)} before, {' and '.join(after)} after"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from _breakdown.analysis.devices.recorded_steps import source_of, user_line_of
@@ -12,6 +13,7 @@ from _breakdown.analysis.records.comparison import FileChange, LineChange, agg_k
 from _breakdown.analysis.records.program_changes import ProgramChange
 from _breakdown.analysis.records.sides import Side
 from _breakdown.pipeline.groups import percent
+from _breakdown.units import percentage
 
 Json = dict[str, Any]
 
@@ -86,7 +88,7 @@ def totals_row(found: comparison.Comparison) -> Json:
     return {"step_duration": rows["step_duration"], "period": period, **rows}
 
 
-def change_row(change: comparison.Change) -> Json:
+def change_row(change: comparison.TimeChange) -> Json:
     before, after = change.before.samples, change.after.samples
     return {
         **tested_row(change),
@@ -95,7 +97,7 @@ def change_row(change: comparison.Change) -> Json:
     }
 
 
-def tested_row(change: comparison.Change) -> Json:
+def tested_row(change: comparison.TimeChange) -> Json:
     before, after = change.before.mean, change.after.mean
     return {
         "before_ps": before,
@@ -138,3 +140,29 @@ def unmatched_row(found: comparison.Comparison) -> Json:
 def tail_row(rows: Sequence[LineChange]) -> Json:
     before, after = sums_of(rows)
     return {"before_ps": before, "after_ps": after, "delta_ps": after - before}
+
+
+def gate_row(found: comparison.Comparison, limit: float) -> Json:
+    """Return whether the step or the period became slower by more than `limit` percent, for
+    `--fail-over`. Only significant changes count."""
+    # Convert the limit through its decimal digits, because the float can differ slightly from what
+    # the user wrote.
+    part = Fraction(str(limit)) / 100
+    figures = {"step_duration": found.totals["step_duration"], "period": found.period}
+    slower = {
+        name: percentage(100 * change.delta / change.before.mean)
+        for name, change in figures.items()
+        if change and change.is_significant and change.delta > part * change.before.mean
+    }
+    says = "passed"
+    if slower:
+        parts = " and ".join(f"{name} is {pct} slower" for name, pct in slower.items())
+        says = f"failed: {parts}; the limit is {limit:g} %"
+    elif found.why_not:
+        says = f"failed: no change can be significant ({found.why_not}); use at least 4 per side"
+    return {
+        "fail_over_pct": limit,
+        "passed": not slower and not found.why_not,
+        "failed_by": list(slower),
+        "says": says,
+    }

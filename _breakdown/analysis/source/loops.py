@@ -26,7 +26,7 @@ Key = tuple[int | None, str]
 WHILE = "while"
 
 
-class Loop(NamedTuple):
+class OpLoop(NamedTuple):
     """The innermost loop around an op."""
 
     while_op: Key
@@ -47,7 +47,7 @@ class Loops:
         # The ops to look up next, and the time in each loop of those that were looked up, by
         # metadata id.
         self._asked: dict[int, Executions] = {}
-        self._times_of: dict[int, dict[Loop | None, int]] = {}
+        self._times_of: dict[int, dict[OpLoop | None, int]] = {}
         whiles = [loop for loop in step.containers if loop.op.category == WHILE]
         self._key_of = {loop.metadata_id: key_of(loop.op) for loop in whiles}
         self._n_runs = summed((key_of(loop.op), loop.n) for loop in whiles)
@@ -119,12 +119,12 @@ class Loops:
         order: int,
         *,
         from_middle: bool = False,
-    ) -> dict[int, Loop | None]:
+    ) -> dict[int, OpLoop | None]:
         """Return the loop around one execution of each op, taken from the first piece that contains
         the op. If `order` is 1, use the op's first execution in this piece; if `order` is -1, its
         last. `from_middle` skips the first half of the first piece."""
         missing = set(wanted)
-        found: dict[int, Loop | None] = {}
+        found: dict[int, OpLoop | None] = {}
         for piece in pieces:
             if missing.isdisjoint(piece.distinct_ids):
                 continue
@@ -142,7 +142,7 @@ class Loops:
                 break
         return found
 
-    def _loop_at(self, start: int, duration: int, metadata_id: int) -> Loop | None:
+    def _loop_at(self, start: int, duration: int, metadata_id: int) -> OpLoop | None:
         """Return the loop around an execution.
 
         The execution's middle is looked up, because starts and ends of loops are often not measured
@@ -153,7 +153,7 @@ class Loops:
         if metadata_id in around:
             # The execution is itself a loop, so skip this loop and the loops inside it.
             around = around[around.index(metadata_id) + 1 :]
-        return Loop(self._key_of[around[0]], len(around)) if around else None
+        return OpLoop(self._key_of[around[0]], len(around)) if around else None
 
 
 def loops_of(step: Step, members: Iterable[Executions]) -> Loops:
