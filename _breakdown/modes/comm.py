@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
-from operator import lt, sub
+from operator import sub
 from typing import Any
 
 from _breakdown.analysis.comm.flights import Flights
@@ -31,7 +31,7 @@ from _breakdown.pipeline.groups import Group, grouped, most, percent, sum_if_kno
 from _breakdown.pipeline.intervals import Cover
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.vocabulary import COMM, HOST
-from _breakdown.units import counted, part_of, time
+from _breakdown.units import part_of, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def comm(step: Step, context: Context, *, top: int = 20, peers: bool = False) ->
     with_host = [transfer for transfer in transfers if transfer.op.waits_for == HOST]
     among_devices = [transfer for transfer in transfers if transfer.op.waits_for != HOST]
     in_flight, host_in_flight = under_way(among_devices, step), under_way(with_host, step)
-    context.warn(*clock_notes(transfers))
     shown = list(chain.from_iterable(ranked[:top]))
     loops = loops_of(step, (transfer.ran for transfer in shown))
     return {
@@ -137,19 +136,6 @@ def hidden_in(stretches: Cover, cover: Cover) -> int:
     return cover.within_all(stretches.starts, stretches.ends)
 
 
-def clock_notes(transfers: Iterable[Transfer]) -> list[str]:
-    """Return a note if any pair ends before it begins. This happens because starts and ends are
-    paired on the trace clock but timed on the device clock."""
-    flights = flights_of_all(transfers)
-    n = sum(map(lt, flights.ends, flights.starts))
-    if not n:
-        return []
-    return [
-        f"{counted(n, 'transfer')} ended before the start, because the two clocks disagree; the"
-        " time in flight counts as 0 ps"
-    ]
-
-
 def collective_row(transfers: Sequence[Transfer]) -> Json:
     return {
         "n_executions": n_executions_of(transfers),
@@ -195,12 +181,8 @@ def in_flight_of(transfers: Sequence[Transfer], cover: Cover) -> InFlight | None
 
 
 def pairs_row(transfers: Sequence[Transfer]) -> Json:
-    flights = flights_of_all(transfers)
-    return {
-        "paired": len(flights),
-        "ambiguous": flights.n_ambiguous,
-        "unpaired": n_executions_of(transfers) - len(flights),
-    }
+    n_paired = sum(len(transfer.flights) for transfer in transfers)
+    return {"paired": n_paired, "unpaired": n_executions_of(transfers) - n_paired}
 
 
 def gbps_of(transfers: Sequence[Transfer], in_flight: InFlight | None) -> float | None:

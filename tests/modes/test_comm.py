@@ -39,10 +39,6 @@ PROGRAM_ID = 77
 STEP = ("s", 0, 1000)
 
 Program = dict[str, list[hlo_proto.Op]]
-CONTRADICTION = (
-    "1 transfer ended before the start, because the two clocks disagree; the time in flight counts"
-    " as 0 ps"
-)
 
 
 def start(name: str, at: int, dur: int = 0, **more: Any) -> Op:
@@ -97,9 +93,9 @@ def row(ops: Sequence[Op], program: Program | None = None, **more: Any) -> Json:
 
 
 def pairs(ops: Sequence[Op], program: Program | None = None, **more: Any) -> tuple[int, ...]:
-    """Count the paired, the ambiguous and the unpaired executions."""
+    """Count the paired and the unpaired executions."""
     found = [entry["pairs"] for entry in rows(ops, program, **more) if entry["pairs"]]
-    return tuple(sum(entry[key] for entry in found) for key in ("paired", "ambiguous", "unpaired"))
+    return tuple(sum(entry[key] for entry in found) for key in ("paired", "unpaired"))
 
 
 class Pairing(unittest.TestCase):
@@ -108,14 +104,14 @@ class Pairing(unittest.TestCase):
     def test_wait_is_paired_with_its_operand(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0), done(name, 10, 5, name="another-name")]
-        self.assertEqual(pairs(ops), (1, 0, 0))
+        self.assertEqual(pairs(ops), (1, 0))
 
     def test_wait_for_an_update_is_paired_with_the_start(self) -> None:
         ops = [
             start("all-gather.1.call-start", 0, category="async-start"),
             done("all-gather.1.call-update", 10, 5, category="async-done", name="all-gather.x"),
         ]
-        self.assertEqual(pairs(ops), (1, 0, 0))
+        self.assertEqual(pairs(ops), (1, 0))
 
     def upstream(self, *between: hlo_proto.Op, last: str) -> Program:
         return {
@@ -137,11 +133,11 @@ class Pairing(unittest.TestCase):
         begun = [start("all-gather-start.5", 0), start("copy-start.1", 2)]
         # The operand is math, so it starts no transfer, whether or not the trace contains it.
         ops = [*begun, math(4, 1, name="g"), wait]
-        self.assertEqual(pairs(ops, program), (1, 0, 0))
+        self.assertEqual(pairs(ops, program), (1, 0))
         ops = [*begun, wait]
-        self.assertEqual(pairs(ops, program), (1, 0, 0))
+        self.assertEqual(pairs(ops, program), (1, 0))
         self.assertEqual(row(ops, program)["in_flight_ps"], 15)
-        self.assertEqual(pairs(ops), (0, 0, 1))
+        self.assertEqual(pairs(ops), (0, 1))
 
     def test_wait_is_paired_by_operand_then_by_program_then_by_name(self) -> None:
         program = self.upstream(last="all-gather-start.5")
@@ -169,22 +165,22 @@ class Pairing(unittest.TestCase):
                 start(begin, 0, category="async-start", attributes=", replica_groups={{0,1}}"),
                 done("get-tuple-element.1", 10, 5, category="async-done", name=end),
             ]
-            self.assertEqual(pairs(ops), (1, 0, 0), end)
+            self.assertEqual(pairs(ops), (1, 0), end)
             self.assertEqual(row(ops)["groups"], "1 x 2, stride 1", end)
             # This program has the wait, but not its start.
-            self.assertEqual(pairs(ops, {"main": [hlo_proto.op(end, "async-done")]}), (1, 0, 0))
+            self.assertEqual(pairs(ops, {"main": [hlo_proto.op(end, "async-done")]}), (1, 0))
 
     def test_ops_of_different_programs_are_not_paired(self) -> None:
         name = "all-gather-start.5"
         ops = [start(name, 0, program_id=1), done(name, 10, 5, program_id=2)]
-        self.assertEqual(pairs(ops), (0, 0, 1))
+        self.assertEqual(pairs(ops), (0, 1))
 
     def test_unpaired_wait_has_the_groups_of_a_start_before_the_step(self) -> None:
         groups = ", replica_groups={{0,1},{2,3}}"
         name = "all-gather-start.5"
         ops = [start(name, 0, attributes=groups), done(name, 100, 5)]
         result = row(ops, steps=[("s", 50, 100)])
-        self.assertEqual(result["pairs"], {"paired": 0, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual(result["pairs"], {"paired": 0, "unpaired": 1})
         self.assertEqual(result["groups"], "2 x 2, stride 1")
 
     def test_groups_come_from_the_first_start_in_the_step_or_else_in_the_trace(self) -> None:
@@ -210,30 +206,23 @@ class Executions(unittest.TestCase):
     def test_wait_is_paired_with_the_oldest_open_start(self) -> None:
         ops = [self.begin(0), self.begin(10), math(12, 5), self.end(30), self.end(50)]
         result = row(ops)
-        self.assertEqual(result["pairs"], {"paired": 2, "ambiguous": 2, "unpaired": 0})
+        self.assertEqual(result["pairs"], {"paired": 2, "unpaired": 0})
         self.assertEqual(result["in_flight_ps"], 35 + 45)
         self.assertEqual((result["covered_ps"], result["other_ps"]), (5 + 5, 25 + 35))
 
-    def test_pair_is_ambiguous_if_a_second_transfer_of_the_op_was_in_flight(self) -> None:
-        one_by_one = [self.begin(0), self.end(10), self.begin(20), self.end(30)]
-        self.assertEqual(pairs(one_by_one), (2, 0, 0))
-        # The second flight starts during the first, so both pairs are ambiguous; the third is not.
-        second = [self.begin(0), self.begin(5), self.end(10), self.end(30), self.begin(40),
-                  self.end(50)]  # fmt: skip
-        self.assertEqual(pairs(second), (3, 2, 0))
-        # A flight that never ends makes later pairs ambiguous.
+    def test_start_of_a_flight_that_never_ends_is_paired_first(self) -> None:
         result = row([self.begin(0), self.begin(5), self.end(10)])
-        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 1, "unpaired": 0})
+        self.assertEqual(result["pairs"], {"paired": 1, "unpaired": 0})
         self.assertEqual(result["in_flight_ps"], 15)
 
     def test_start_precedes_a_wait_at_the_same_instant(self) -> None:
         ops = [self.end(10), self.begin(10)]
-        self.assertEqual(pairs(ops), (1, 0, 0))
+        self.assertEqual(pairs(ops), (1, 0))
 
     def test_wait_without_a_start_is_unpaired(self) -> None:
         ops = [self.end(5), self.begin(10), self.end(30)]
         result = row(ops)
-        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 1})
+        self.assertEqual(result["pairs"], {"paired": 1, "unpaired": 1})
         self.assertEqual(result["in_flight_ps"], 25)
 
     def test_wait_is_not_paired_with_a_start_in_a_program_that_has_ended(self) -> None:
@@ -253,7 +242,7 @@ class Executions(unittest.TestCase):
     def test_start_at_the_end_of_a_program_belongs_to_the_next_program(self) -> None:
         ops = [self.begin(0), self.begin(20), self.end(30)]
         result = row(ops, modules=[(0, 20), (20, 60)])
-        self.assertEqual(result["pairs"], {"paired": 1, "ambiguous": 0, "unpaired": 0})
+        self.assertEqual(result["pairs"], {"paired": 1, "unpaired": 0})
         self.assertEqual(result["in_flight_ps"], 15)
 
     def timed(self, *times: tuple[int, int, int]) -> Json:
@@ -288,7 +277,6 @@ class Executions(unittest.TestCase):
         for name in ("in_flight_ps", "in_flight_union_ps", "covered_ps", "other_ps"):
             self.assertEqual(only[name], 0, name)
         self.assertIsNone(only["bus_gbps"])
-        self.assertEqual([note for note in result["notes"] if "clocks" in note], [CONTRADICTION])
         # The start occupies the core.
         self.assertEqual(result["totals"]["in_flight_union_ps"], 2)
         self.assertEqual(result["totals"]["hidden_union_ps"], 0)
@@ -298,7 +286,6 @@ class Executions(unittest.TestCase):
         (only,) = result["rows"]
         self.assertEqual((only["in_flight_ps"], only["in_flight_union_ps"]), (10, 10))
         self.assertEqual((only["covered_ps"], only["other_ps"]), (0, 0))
-        self.assertNotIn(CONTRADICTION, result["notes"])
 
 
 class Time(unittest.TestCase):
@@ -870,7 +857,7 @@ class Offloading(unittest.TestCase):
             self.assertAlmostEqual(summed["bus_gbps"], 44.1, 1)
             for name in ("to_host", "from_host"):
                 (copies,) = [entry for entry in result["rows"] if entry["collective"] == name]
-                self.assertEqual(copies["pairs"], {"paired": 300, "ambiguous": 0, "unpaired": 0})
+                self.assertEqual(copies["pairs"], {"paired": 300, "unpaired": 0})
                 self.assertEqual(copies["payload_bytes"], 300 * 5_368_709_120)
             self.assertEqual(result["totals"]["in_flight_union_ps"], result["totals"]["exposed_ps"])
 

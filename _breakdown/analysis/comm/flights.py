@@ -30,9 +30,6 @@ class Flights:
 
     def __init__(self) -> None:
         self.starts, self.waits, self.ends = array("q"), array("q"), array("q")
-        # Number of pairs that overlap another pair with the same key, so that the order of their
-        # ends is assumed.
-        self.n_ambiguous = 0
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -47,7 +44,6 @@ class Flights:
         self.starts += other.starts
         self.waits += other.waits
         self.ends += other.ends
-        self.n_ambiguous += other.n_ambiguous
 
 
 def flights_of(
@@ -67,8 +63,8 @@ def flights_of(
     key_of = {i: key for i, key in starts.items() if key in awaited} | dict(dones)
     ends = deque(sorted(borders))
     flights = {metadata_id: Flights() for metadata_id in dones}
-    # Start times that are not yet paired, each with a flag that marks an ambiguous pairing.
-    in_flight: dict[K, deque[list[int]]] = defaultdict(deque)
+    # Start times that are not yet paired.
+    in_flight: dict[K, deque[int]] = defaultdict(deque)
     for (at, is_done), metadata_id, start, end in executions_of(
         pieces, clock, key_of.keys(), dones
     ):
@@ -77,16 +73,12 @@ def flights_of(
             in_flight.clear()
         queue = in_flight[key_of[metadata_id]]
         if not is_done:
-            if queue:
-                queue[-1][1] = True
-            queue.append([start, bool(queue)])
+            queue.append(start)
         elif queue:
             found = flights[metadata_id]
-            begin, is_ambiguous = queue.popleft()
-            found.starts.append(begin)
+            found.starts.append(queue.popleft())
             found.waits.append(start)
             found.ends.append(end)
-            found.n_ambiguous += is_ambiguous
     return flights
 
 

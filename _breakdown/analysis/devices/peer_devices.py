@@ -115,11 +115,9 @@ def counterpart_of(picked: StepEvent, of: Device, on: Device) -> StepEvent | str
         return nearest or f"it has no step named {picked.name!r}"
     key = name, n_earlier = keys_of(of.steps)[picked.index]
     events = dict(zip(keys_of(on.steps), on.steps, strict=True))
-    if key in events:
-        return events[key]
-    if n_earlier:
+    if n_earlier and key not in events:
         return f"it has fewer than {n_earlier + 1} steps named {name!r}"
-    return f"it has no step named {name!r}"
+    return events.get(key) or f"it has no step named {name!r}"
 
 
 def _read_device(device: Device, context: Context, picked: Step) -> PeerDevice | str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from typing import Final
 
 from _breakdown.analysis.arrays.graph import WHILE, Value, is_layout, operand, origins
@@ -223,13 +224,8 @@ def _kind_of_copy(op: Op) -> str | None:
         if layouts[0] == layouts[1]:
             # The layout stays as it is, so another order of axes does not help.
             return None
-    here = op.instruction
-    # Only a damaged program has a copy of itself.
-    passed = set()
-    while here and here.opcode in (*_COPIES, "bitcast") and here.operands and here not in passed:
-        passed.add(here)
-        here = here.operands[0]
-    is_argument = here and here.opcode == "parameter" and here.computation.caller is None
+    array = op.instruction and _origin(op.instruction, (*_COPIES, "bitcast"))
+    is_argument = array and array.opcode == "parameter" and array.computation.caller is None
     return ARGUMENT if is_argument else LAYOUT
 
 
@@ -327,16 +323,19 @@ def _is_next_to_kernel(op: Op) -> bool:
     here = op.instruction
     if here is None:
         return False
-    return any(map(_is_kernel_before, here.operands)) or any(map(_is_kernel_after, here.users))
+    before = any(_origin(operand, _PASSING).is_kernel for operand in here.operands)
+    return before or any(map(_is_kernel_after, here.users))
 
 
-def _is_kernel_before(here: Instruction) -> bool:
+def _origin(here: Instruction, passing: Collection[str]) -> Instruction:
+    """Return the first instruction that is not one of the given opcodes, backwards along first
+    operands."""
     # In a damaged program, an instruction can be its own operand.
     seen: set[Instruction] = set()
-    while here.opcode in _PASSING and here.operands and here not in seen:
+    while here.opcode in passing and here.operands and here not in seen:
         seen.add(here)
         here = here.operands[0]
-    return here.is_kernel
+    return here
 
 
 def _is_kernel_after(here: Instruction) -> bool:
