@@ -71,13 +71,13 @@ def cohort(run: Sequence[Json], **options: Any) -> Json:
     return found
 
 
-def cohort_of(hosts: Sequence[Sequence[float]], n_steps: int) -> devices.Cohort:
+def cohort_of(hosts: Sequence[Sequence[int]], n_steps: int) -> devices.Cohort:
     """Return the devices of all hosts; each device has its given load in every step."""
     return devices.Cohort(
         devices.Member(
             f"h{host:02}",
             str(device),
-            dict.fromkeys(range(n_steps), StepSums(round(load), round(load), 0, 0, 0, 0)),
+            {step: StepSums(load, load, 0, 0, 0, 0) for step in range(n_steps)},
         )
         for host, loads in enumerate(hosts)
         for device, load in enumerate(loads)
@@ -191,6 +191,32 @@ class Stragglers(unittest.TestCase):
         many = [(10, 10)] * 19 + [(11, 11)]
         self.assertEqual(slow_host(*many, n_steps=2), ("h19", 2, 0.05))
         self.assertIsNone(slow_host(*many, n_steps=1))
+
+        # A device that is slow in one step does not hide the slow host.
+        found = cohort_of([(10, 10), (15, 15)], 8)
+        found.members[1].steps[0] = StepSums(30, 30, 0, 0, 0, 0)
+        self.assertEqual(
+            devices.slow_host_of(devices.Cohort(found.members)), ("h01", 8, Fraction(1, 128), 20)
+        )
+
+    def test_straggler_has_the_largest_load_and_is_most_often_the_slowest(self) -> None:
+        found = cohort_of([(10, 10, 11)], 8)
+        self.assertTrue(devices.verdict_of(found).is_straggler)
+        found.members[0].steps[0] = StepSums(30, 30, 0, 0, 0, 0)
+        verdict = devices.verdict_of(devices.Cohort(found.members))
+        self.assertEqual((verdict.slow.device, verdict.n_slowest), ("0", 7))
+        self.assertLess(verdict.p_value, devices.ALPHA)
+        self.assertFalse(verdict.is_straggler)
+
+    def test_uniform_part_is_what_one_factor_explains_of_a_difference(self) -> None:
+        self.assertEqual(devices.uniform_part([(10, 20), (10, 10)]), Fraction(1, 2))
+        self.assertEqual(devices.uniform_part([(10, 20), (30, 60)]), 1)
+        self.assertEqual(devices.uniform_part([(10, 0), (0, 12)]), 0)
+        for times in ([], [(10, 5), (5, 10)], [(0, 5)]):
+            self.assertIsNone(devices.uniform_part(times))
+
+    def test_steps_without_duration_have_no_imbalance(self) -> None:
+        self.assertIsNone(devices.verdict_of(cohort_of([(0, 0)], 1)).imbalance)
 
     def test_equal_devices_have_no_straggler(self) -> None:
         run = pod(records.made_up(0), names_of(2, 4), 10, jitter=0)

@@ -68,7 +68,7 @@ class Member(NamedTuple):
     host: str
     device: str
     # The key of a step is the same on all devices.
-    steps: Mapping[Hashable, StepSums]
+    steps: dict[Hashable, StepSums]
     # Only of devices that were read from records.
     names: Mapping[Hashable, str | None] = {}
     program: str = ""
@@ -123,7 +123,7 @@ class Cohort:
     def is_costly(self, lead: int) -> bool:
         """Return whether a lead in load is large enough to be reported."""
         duration = sum(total.duration for total in self.totals.values())
-        return lead > 0 and lead * len(self.members) >= SMALLEST_COST * duration
+        return lead * len(self.members) >= SMALLEST_COST * duration
 
 
 class StepSpread(NamedTuple):
