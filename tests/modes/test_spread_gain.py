@@ -65,11 +65,12 @@ class Gain(InFolder):
         verdict = self.cohort([[*most, 500], [*[500] * (N_STEPS - 1), 900]])["verdict"]
         self.assertEqual((verdict["straggler"], verdict["gain_ps"]), (None, 41))
 
-    def test_straggler_on_a_slow_host_is_judged_by_the_gain_of_the_host(self) -> None:
+    def test_host_of_equally_slow_devices_is_slow_without_a_straggler(self) -> None:
         for slow, is_named in ((505, True), (504, False)):
             with self.subTest(slow=slow):
                 # The host's other device is nearly as slow, so the slowest one alone costs little.
                 verdict = self.cohort([slow, slow - 1], [500, 499])["verdict"]
                 self.assertEqual(verdict["gain_ps"], 1)
-                self.assertEqual(verdict["scope"], "host" if is_named else None)
+                self.assertIsNone(verdict["straggler"])
+                self.assertEqual(verdict["slow_host"] is not None, is_named)
                 self.assertEqual(verdict["host_gain_ps"], slow - 500 if is_named else None)
