@@ -160,7 +160,9 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-def found_in(path: str, trace: Trace, name: str, programs: Programs, context: Context) -> FoundCauses:
+def found_in(
+    path: str, trace: Trace, name: str, programs: Programs, context: Context
+) -> FoundCauses:
     """Return the causes in the step of a device that modes of one step pick."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _breakdown.analysis.causes.shared.facts import found_by_default
