@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from _breakdown.analysis.arrays.of_step import arrays_of_step
 from _breakdown.analysis.memory.allocator import runtime_of
-from _breakdown.analysis.memory.memory_peak import (
-    HeldMemory,
-    Peak,
-    peak_of_program,
-)
+from _breakdown.analysis.memory.memory_peak import TEMPORARY, HeldMemory, Peak, peak_of_program
+from _breakdown.analysis.memory.roles import ROLES, Roles
 from _breakdown.analysis.report import Runs, program_id_of, runs_of
+from _breakdown.analysis.roof.ledger import ledger_of
+from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.source.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.output.columns import BYTES, KIND
@@ -26,7 +26,7 @@ from _breakdown.output.phrases import Next, at_line_of, bracketed, joined
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.groups import grouped, percent
+from _breakdown.pipeline.groups import grouped, percent, summed
 from _breakdown.pipeline.no_answer import NoAnswer, no_program
 from _breakdown.pipeline.normalize import Step
 from _breakdown.units import size
@@ -36,6 +36,8 @@ from _proto.trace.trace import Trace
 
 Json = dict[str, Any]
 
+# Memory without a role.
+UNKNOWN = "unknown"
 ARGUMENT_RE = re.compile(r"\w+")
 
 
@@ -129,6 +131,7 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
         "reserved_bytes": peak.reserved,
         "padding_bytes": sum(padding) if padding else None,
         "by_kind": peak.by_kind,
+        "by_role": by_role(peak, step, program),
         "other_spaces": peak.other_spaces,
         "peak_at": peak_row(peak.instruction_name, program, runs),
         "buffers": [buffer_row(piece, peak_size) for piece in live[:top]],
@@ -144,6 +147,15 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
     }
 
 
+def by_role(peak: Peak, step: Step, program: Program) -> Json:
+    """Return the bytes of each role, most bytes first, and of memory without a role."""
+    roofs = roofs_of(step.device, None, {})
+    roles = Roles(program, arrays_of_step(step, ledger_of(step, roofs, {}), roofs))
+    sizes = summed((roles.of(held.buffer) or UNKNOWN, held.size) for held in peak.held)
+    all_sizes = {**dict.fromkeys((*ROLES, UNKNOWN), 0), **sizes}
+    return dict(sorted(all_sizes.items(), key=lambda role: -role[1]))
+
+
 def fields_anyway(trace: Trace, device: str, context: Context) -> Json:
     """Return the fields that are printed even if the capture contains no program or no step."""
     return {"runtime": runtime_row(trace, device, context)}
@@ -153,10 +165,12 @@ def runtime_row(trace: Trace, device: str, context: Context) -> Json | None:
     runtime = runtime_of(trace, device, context)
     if runtime is None:
         return None
-    peak = runtime.peak
+    peak, scattered = runtime.peak, runtime.fragmentation
     return {
         "capacity_bytes": runtime.capacity,
         "peak_bytes": sum(peak) if peak else None,
+        "peak_pct": percent(sum(peak), runtime.capacity) if peak and runtime.capacity else None,
+        "fragmentation_pct": None if scattered is None else round(100 * scattered, 3),
         "peak_reserved_bytes": peak[0] if peak else None,
         "peak_allocated_bytes": peak[1] if peak else None,
         "min_available_bytes": runtime.min_available,
@@ -246,6 +260,12 @@ PARTS: tuple[Part, ...] = (
         " at least {runtime.min_available_bytes:bytes} free",
         when="runtime",
     ),
+    Says(
+        "{runtime.peak_pct:percent} of the capacity; {runtime.fragmentation_pct:percent} of what is"
+        " free then is outside of the largest free block",
+        when="runtime.fragmentation_pct",
+    ),
+    Says("by role: {by_role:bytes}"),
     Table(
         "buffers live at the peak",
         "buffers",
@@ -294,6 +314,11 @@ def sentences(answer: Json) -> Iterator[str]:
         share = bracketed(top["pct_of_peak"])
         line = at_line_of(top, answer)
         yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
+    for role, n_bytes in answer["by_role"].items():
+        if n_bytes and role not in (UNKNOWN, TEMPORARY):
+            share = bracketed(percent(n_bytes, answer["peak_bytes"]))
+            yield f"The largest role is {role.replace('_', ' ')}: {size(n_bytes)}{share}."
+            break
     runtime = answer["runtime"]
     if runtime and runtime["min_available_bytes"] is not None:
         yield f"At least {size(runtime['min_available_bytes'])} stayed free on the device."

@@ -411,6 +411,60 @@ class PeakAt(MemoryTest):
         self.assertEqual(result["peak_at"], expected)
 
 
+class Roles(MemoryTest):
+    """Test the roles of buffers in a training step of a model with one table."""
+
+    TABLE, ROWS = array("f32", 64, 8), array("f32", 16, 8)
+    FORWARD, BACKWARD = "jit(f)/jvp(layer)/dot:", "jit(f)/transpose(jvp(layer))/dot:"
+    STEP = (
+        instruction("w", "parameter", shape=TABLE, tf_op="state['w']"),
+        instruction("m", "parameter", shape=TABLE, number=1, tf_op="state['m']"),
+        instruction("x", "parameter", shape=ROWS, number=2, tf_op="x"),
+        instruction("rows", "gather", "w", "x", shape=ROWS),
+        instruction("logits", "add", "rows", "w", shape=array("f32", 16, 64)),
+        instruction("scratch", "add", "logits", shape=array("f32", 16, 3)),
+        instruction("grad", "add", "scratch", "rows", shape=TABLE),
+        instruction("update", "add", "m", "grad", shape=TABLE),
+        instruction("unread", "custom-call", shape=ROWS),
+    )
+
+    def roles(self, *donated: int) -> Json:
+        """Return the roles if each buffer has as many bytes as the sum of all before it, plus 1."""
+        phases = {"rows": self.FORWARD, "logits": self.FORWARD}
+        phases |= {"scratch": self.BACKWARD, "grad": self.BACKWARD}
+        ran = [
+            op(of.name, "loop fusion", 100 + i, 1, tf_op=phases.get(of.name, "jit(f)/add:"))
+            for i, of in enumerate(self.STEP[3:8])
+        ]
+        buffers = b"".join(buffer(i + 1, 1 << i, i + 1) for i in range(len(self.STEP)))
+        buffers += b"".join(
+            allocation(i, 1 << i, (i + 1, 0, 1 << i), parameter=i) for i in range(3)
+        )
+        buffers += heap(1 << 9, *range(4, 10), number=9)
+        buffers += heap_trace(*((ALLOC, i, "x", 0) for i in range(4, 10)))
+        aliased = hlo_proto.aliases(*((number, ()) for number in donated))
+        result = result_of(buffers, main=self.STEP, ran=ran, extra=aliased)
+        self.assertEqual(sum(result["by_role"].values()), result["peak_bytes"])
+        return {role: n_bytes for role, n_bytes in result["by_role"].items() if n_bytes}
+
+    def test_roles_follow_from_the_passes_that_read_and_write_an_array(self) -> None:
+        expected = {
+            "unknown": 256,
+            "temporary": 32 + 128,
+            "gradient": 64,
+            "logits": 16,
+            "activation": 8,
+            "input": 4,
+            "optimizer_state": 2,
+            "parameter": 1,
+        }
+        self.assertEqual(self.roles(0, 1), expected)
+
+    def test_arguments_are_parameters_if_the_step_replaces_no_optimizer_state(self) -> None:
+        found = self.roles()
+        self.assertEqual((found["parameter"], "input" in found), (7, False))
+
+
 class Real(MemoryTest):
     """Compare real programs with the figures in XProf's memory viewer."""
 

@@ -46,6 +46,8 @@ class Runtime(unittest.TestCase):
             {
                 "capacity_bytes": 100,
                 "peak_bytes": 80,
+                "peak_pct": 80.0,
+                "fragmentation_pct": 25.0,
                 "peak_reserved_bytes": 60,
                 "peak_allocated_bytes": 20,
                 "min_available_bytes": 20,

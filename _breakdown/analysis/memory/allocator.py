@@ -19,6 +19,7 @@ from _proto.trace.trace import Trace
 EVENTS = ("MemoryAllocation", "MemoryDeallocation")
 DEVICE = "index_on_host"
 RESERVED, ALLOCATED, AVAILABLE = SIZES = ("bytes_reserved", "bytes_allocated", "bytes_available")
+FRAGMENTATION = "fragmentation"
 
 
 class Runtime(NamedTuple):
@@ -28,6 +29,8 @@ class Runtime(NamedTuple):
     # Reserved and allocated bytes at the earliest peak.
     peak: tuple[int, int] | None
     min_available: int | None
+    # Part of the free memory at this peak that is not in the largest free block.
+    fragmentation: float | None
 
 
 def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
@@ -44,7 +47,7 @@ def runtime_of(trace: Trace, device: str, context: Context) -> Runtime | None:
         index = index_on_host(trace, rank, plane)
         if index is None:
             return None
-        stats = (DEVICE, *SIZES)
+        stats = (DEVICE, *SIZES, FRAGMENTATION)
         reports = (
             report
             for name in thread_planes(rank)
@@ -78,8 +81,8 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
     is_reported = False
     capacity: list[int] = []
     available: list[int] = []
-    # Negated used bytes, time, and reserved and allocated bytes of each event.
-    used: list[tuple[int, int, int, int]] = []
+    # Negated used bytes, time, reserved and allocated bytes, and fragmentation of each event.
+    used: list[tuple[int, int, tuple[int, int], float | None]] = []
     for at, numbers in reports:
         is_reported = True
         sizes = {name: int(numbers[name]) for name in SIZES if is_size(numbers.get(name))}
@@ -89,13 +92,16 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
             capacity.append(sum(sizes.values()))
         if RESERVED in sizes and ALLOCATED in sizes:
             reserved, allocated = sizes[RESERVED], sizes[ALLOCATED]
-            used.append((-reserved - allocated, at, reserved, allocated))
+            peak = reserved, allocated
+            used.append((-sum(peak), at, peak, numbers.get(FRAGMENTATION)))
     if not is_reported:
         return None
+    first = min(used, key=lambda of_event: of_event[:3], default=None)
     return Runtime(
         max(capacity, default=None),
-        min(used)[2:] if used else None,
+        first[2] if first else None,
         min(available, default=None),
+        first[3] if first else None,
     )
 
 
