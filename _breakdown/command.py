@@ -230,11 +230,15 @@ def given_by(words: Sequence[str]) -> tuple[Json, list[str], list[str]]:
     return values, flags, profiles
 
 
+def default_mode(given: Mapping[str, Any]) -> str:
+    return "compare" if given.get("baseline") is not None else NAMES[0]
+
+
 def parse_command_line(words: Sequence[str]) -> Request:
     given, flags, profiles = given_by(words)
     if not profiles:
         raise wrong("PROFILE is missing; pass an .xplane.pb file, or a run or log directory")
-    mode = mode_named(given.get("mode") or ("compare" if "baseline" in given else NAMES[0]))
+    mode = mode_named(given.get("mode") or default_mode(given))
     if len(profiles) > 1 and mode.name not in OF_CAPTURES:
         also = next((word for word in profiles[1:] if word in NAMES), profiles[1])
         how = f"write --mode {also}" if also in NAMES else "pass a second capture with --baseline"
@@ -440,10 +444,15 @@ def typed(function: Callable[..., Any]) -> Analyse:
 
 
 class Answer(dict[str, "Any"]):
-    """The JSON object that the command prints, as a dict. Notebooks show it as tables."""
+    """The JSON object that the command prints, as a dict. Notebooks show it as tables, and Python's
+    prompt shows its first sentence."""
 
     # Value of the option `top`, which `render` needs: it also limits the rows of text.
     top: int | None = None
+
+    def __repr__(self) -> str:
+        says = self.get("headline") or self.get("detail") or self.get("reason") or ""
+        return f"<{self['mode']}: {self['status']}, {len(self)} fields> {says}".rstrip()
 
     def _repr_html_(self) -> str | None:
         from _breakdown.output.notebook import html_of
@@ -461,15 +470,16 @@ def checked(profile: Captures, mode: str, options: Json) -> Call:
 
 
 @typed
-def analyse(profile: Captures, mode: str, **options: Any) -> Any:
+def analyse(profile: Captures, mode: str | None = None, **options: Any) -> Any:
     """Return the answer as a dict, with the same fields as the command's JSON.
 
+    Without a mode, the answer is that of `compare` if there is a baseline, else of `bottleneck`.
     `profile` is a path or the bytes of a trace; for compare and spread also a record or a list.
     Pass options as keyword arguments, such as `include_comm=True` for `--include-comm`;
     `processes=N` uses up to N processes. Raise NoAnswer if there is no answer, TypeError for an
     unknown option or a wrong type, and ValueError for an invalid value.
     """
-    call = checked(profile, mode, options)
+    call = checked(profile, default_mode(options) if mode is None else mode, options)
     outcome = outcome_of(call.words, in_memory=call.in_memory, processes=call.processes)
     answer = Answer(outcome.fields)
     answer.top = outcome.request.top if outcome.request else None

@@ -82,7 +82,7 @@ class Analyse(Protocol):
     """Return a mode's answer as a dict, with the same fields that the command prints."""
 
     def __call__(
-        self, profile: Captures, mode: str, **options: Unpack[Options]
+        self, profile: Captures, mode: str | None = None, **options: Unpack[Options]
     ) -> dict[str, Any]: ...
 
 class Traced(Protocol):

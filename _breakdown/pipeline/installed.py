@@ -33,3 +33,7 @@ else:
         from importlib import import_module
 
         return getattr(import_module("_breakdown.command"), name)
+
+    def __dir__() -> list[str]:
+        """Return the names that are imported on first use, too, so that editors complete them."""
+        return sorted((*globals(), *__all__, "__version__"))

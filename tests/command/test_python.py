@@ -138,6 +138,17 @@ class Answers(InFolder):
         self.assertEqual(json.loads(json.dumps(found)), found)
         self.assertEqual(pickle.loads(pickle.dumps(found)), found)
 
+    def test_mode_is_bottleneck_by_default_and_compare_with_a_baseline(self) -> None:
+        self.assertEqual(analyse(SMALL), analyse(SMALL, "bottleneck"))
+        self.assertEqual(
+            analyse(AFTER, baseline=BEFORE), analyse(AFTER, "compare", baseline=BEFORE)
+        )
+
+    def test_prompt_shows_the_first_sentence(self) -> None:
+        found = analyse(SMALL, "summary")
+        expected = f"<summary: ok, {len(found)} fields> {found['headline']}"
+        self.assertEqual(repr(found), expected)
+
     def test_next_steps_run_as_printed(self) -> None:
         found = analyse(SMALL, "idle")
         (step,) = found["next_steps"]

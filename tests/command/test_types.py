@@ -62,6 +62,7 @@ answer = analyse({str(DEMO)!r}, "idle")
 assert answer["status"] == "ok" and type(pickle.loads(pickle.dumps(answer))) is type(answer)
 assert render(answer, "text").startswith(answer["headline"][:20])
 assert not hasattr(compute_breakdown, "nothing") and compute_breakdown.__version__
+assert {{"NoAnswer", "analyse", "capture", "render", "__version__"}} <= {{*dir(compute_breakdown)}}
 try:
     analyse("/no/such", "idle")
 except NoAnswer as failure:
