@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
@@ -15,6 +16,8 @@ FilesIn = Callable[[str], dict[str, str]]
 # Suffixes of trace files, in order of preference. If a host has several files, the file with the
 # first suffix in this list is read.
 _SUFFIXES = (".xplane.pb", ".xplane.pb.gz", ".xplane.riegeli")
+# Maximum number of runs of a log directory that a note lists.
+MOST_RUNS = 8
 # Maximum number of subfolders to search for a hint if a folder has no trace.
 _N_HINTS = 100
 
@@ -67,14 +70,14 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
     """Return the matching files of the newest run that has any. The profiler names runs after the
     time, so this is the last name; files can be newer than their run, such as copies."""
     rejected = None
-    n_runs = 0
+    runs = []
     found: dict[str, str] = {}
     for run in sorted(os.listdir(folder), reverse=True):
         path = os.path.join(folder, run)
         try:
             if not is_folder(path):
                 continue
-            n_runs += 1
+            runs.append(run)
             if not found:
                 found = files_in(path)
                 newest = run
@@ -85,12 +88,23 @@ def files_of_newest_run(folder: str, context: Context, files_in: FilesIn) -> dic
                 )
                 rejected = error
     if found:
-        if n_runs > 1:
+        if len(runs) > 1:
             kind = "a trace" if any(map(is_trace, found.values())) else "a record"
-            context.note(f"using run {newest}, the last by name with {kind}")
+            others = [run for run in runs if run != newest]
+            more = f" and {len(others) - MOST_RUNS} more" if len(others) > MOST_RUNS else ""
+            context.note(
+                f"using run {newest}, the last by name with {kind}; the others in {folder}:"
+                f" {', '.join(dated(folder, run) for run in others[:MOST_RUNS])}{more}"
+            )
     elif rejected is not None:
         raise rejected
     return found
+
+
+def dated(folder: str, run: str) -> str:
+    """Return a run's name, with the time at which its folder was last changed."""
+    changed = os.stat(os.path.join(folder, run)).st_mtime
+    return f"{run} ({time.strftime('%Y-%m-%d %H:%M', time.localtime(changed))})"
 
 
 def files_in(folder: str) -> dict[str, str]:

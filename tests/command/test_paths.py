@@ -75,7 +75,9 @@ class Paths(RobustnessTest):
         for path in (self.folder, self.folder / RUNS):
             fields = run(path).object
             self.assertEqual(fields["xplane_file"], "a.xplane.pb")
-            self.assertIn("using run 2024_01_01, the last by name with a trace", fields["notes"])
+            self.assertIn(
+                "using run 2024_01_01, the last by name with a trace", str(fields["notes"])
+            )
 
     def test_run_that_cannot_be_listed_is_skipped_with_a_note(self) -> None:
         for name in ("2024_01_01", "2025_01_01", "2026_01_01"):
@@ -94,7 +96,7 @@ class Paths(RobustnessTest):
                 "run 2026_01_01 is skipped, because its folder cannot be listed: Permission denied"
             )
             self.assertEqual(notes[0], skipped)
-            self.assertIn("using run 2025_01_01, the last by name with a trace", notes)
+            self.assertIn("using run 2025_01_01, the last by name with a trace", str(notes))
             # If every run is skipped, one of them could contain the trace, so this is an error.
             unlistable.append("2025_01_01")
             self.assert_absent(run(self.folder / RUNS), "unreadable_xplane_pb")
