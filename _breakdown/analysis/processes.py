@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from _breakdown.pipeline.context import Context
@@ -85,8 +85,9 @@ def work_on(
     def work_at(i: int) -> T:
         # Every process works on every nth item, so the index is close to the number of finished
         # items.
-        context.show_progress(activity, i, len(items))
-        return work(items[i])
+        progress = context.on_progress
+        with progress.part(activity, i, len(items)) if progress else nullcontext():
+            return work(items[i])
 
     if n_bytes <= SMALL_FILE:
         return in_turn(work_at, range(len(items)))

@@ -1,16 +1,14 @@
-"""Pass a run's request, notes and progress callback through all stages of the pipeline."""
+"""Pass a run's request, notes and progress through all stages of the pipeline."""
 
 from __future__ import annotations
 
 from _breakdown.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, Final
 
-    # A function that is called with the current activity, the amount done, and the total amount (0
-    # if unknown).
-    OnProgress = Callable[[str, int, int], None]
+    from _breakdown.pipeline.streams import Progress
 
 # Version of the output format. The major number increases when a field is removed or changes its
 # meaning or type; the minor number increases when a field is added.
@@ -75,13 +73,13 @@ class Outcome(NamedTuple):
 
 
 class Context:
-    """A run's request, the notes for its answer, and the progress callback.
+    """A run's request, the notes for its answer, and its progress.
 
     Notes say which file, step and peaks were chosen. Warnings say what is missing, assumed or
     doubtful.
     """
 
-    def __init__(self, request: Request, on_progress: OnProgress | None = None) -> None:
+    def __init__(self, request: Request, on_progress: Progress | None = None) -> None:
         self.request = request
         self.on_progress = on_progress
         self.warnings: list[str] = []

@@ -6,10 +6,12 @@ import errno
 import math
 import os
 import time
+from contextlib import contextmanager
 
 from _breakdown.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TextIO
 
 
@@ -22,16 +24,40 @@ class Progress:
         self._process = os.getpid()
         self._due = time.monotonic() + 1
         self._shown = False
+        # The works that consist of parts, the innermost last: the activity, the part that is being
+        # done, and the number of parts.
+        self._works: list[tuple[str, int, int]] = []
+        self._furthest = 0.0
 
     def __call__(self, activity: str, done: int, total: int) -> None:
         """Show how much is done. If `total` is 0 (unknown), `done` must be in bytes."""
+        share = done / total if total else 0.0
+        for outer, i, n in reversed(self._works):
+            activity, share = outer, (i + share) / n
+        if self._works:
+            # A file is read in several passes, each of which begins with 0 %.
+            self._furthest = share = max(share, self._furthest)
         now = time.monotonic()
         # Forked processes inherit this object, but only the original process may write.
         if now >= self._due and os.getpid() == self._process:
             self._due = now + 0.1
             self._shown = True
-            progress = f"{100 * done // total} %" if total else f"{done >> 20} MiB"
-            self._show(f"{activity}: {progress}")
+            is_known = total or self._works
+            self._show(
+                f"{activity}: {f'{int(100 * share)} %' if is_known else f'{done >> 20} MiB'}"
+            )
+
+    @contextmanager
+    def part(self, activity: str, i: int, n: int) -> Iterator[None]:
+        """Count what is done inside `with` as part `i` of a work with `n` parts."""
+        if not self._works:
+            self._furthest = 0.0
+        self._works.append((activity, i, n))
+        self(activity, 0, 1)
+        try:
+            yield
+        finally:
+            self._works.pop()
 
     def erase(self) -> None:
         if self._shown:

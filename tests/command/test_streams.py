@@ -192,7 +192,7 @@ class Terminal(StreamsTest):
             (("comm", "--peers"), {"reading", "reading devices"}),
             (("bottleneck", "--peers"), {"reading", "reading devices"}),
             (("record",), {"reading", "reading devices"}),
-            (("spread",), {"reading", "reading devices", "reading captures"}),
+            (("spread", str(self.write("b.xplane.pb", small_capture()))), {"reading captures"}),
             (("anatomy",), {"reading", "reading planes"}),
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
             (("export", "--out", database), {"reading", "writing"}),
