@@ -297,8 +297,8 @@ PARTS: tuple[Part, ...] = (
                 continues=True,
             ),
             Says(
-                "{mfu_is} at least {mfu_at_least:share}, or {hfu_if_other:share} with recomputation"
-                " ({recompute_total_dur_ps:time}).",
+                "{mfu_is} at least {mfu_at_least:share}, or {hfu_if_other:share} with"
+                " recomputation, which takes {recompute_total_dur_ps:time}.",
                 when="mfu_at_least hfu_if_other",
                 continues=True,
             ),

@@ -305,7 +305,8 @@ PARTS: tuple[Part, ...] = (
         what="row",
     ),
     Table(
-        "by line; moved is the bytes on the bus, GB/s a lower bound on the bandwidth",
+        "transfers, of which a line can have several; moved is the bytes on the bus, GB/s a lower"
+        " bound on the bandwidth",
         "rows",
         (
             Column("run", "sync_dur_ps", "time"),
@@ -354,7 +355,7 @@ def sentences(answer: Json) -> Iterator[str]:
         top = max(rows, key=lambda row: row["sync_dur_ps"] + row["wait_dur_ps"])
         line = at_line_of(top, answer)
         took = time(top["sync_dur_ps"] + top["wait_dur_ps"])
-        yield f"The largest part is {top['collective']}{line}: {took}."
+        yield f"The largest transfer is {top['collective']}{line}: {took}."
 
 
 def waiting(answer: Json, peers: Json) -> Iterator[str]:

@@ -63,8 +63,10 @@ def told_once(rows: list[Json]) -> list[Json]:
 
 def with_sentences(causes: list[Json]) -> list[Json]:
     """Add the sentences below a cause: `in_full`, and `in_short`, which has the reason of the first
-    cause and of causes without a gain, and one sentence of advice for the others."""
+    cause and of causes without a gain, and one sentence of advice for causes that have a gain or
+    ops that take longer than the largest gain."""
     rows = told_once(causes)
+    largest_gain = max((row["gain_ps"] or 0 for row in rows), default=0)
     for i, row in enumerate(rows):
         helps = f"What to do: {row['advice']}" if row["advice"] else ""
         also = saved_above(row)
@@ -75,6 +77,8 @@ def with_sentences(causes: list[Json]) -> list[Json]:
         elif row["gain_ps"] is None:
             # The reason says how much time the cause takes.
             row["in_short"] = sentences_of(row["says"])[0]
+            if helps and (row["unknown_ps"] or 0) > largest_gain:
+                row["in_short"] = f"{sentences_of(helps)[0]} Why: {row['in_short']}"
         elif helps or also:
             row["in_short"] = f"{also}{sentences_of(helps)[0] if helps else ''}".strip()
     return rows

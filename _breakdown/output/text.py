@@ -91,7 +91,7 @@ class Page:
             yield ""
         for step in fields.get("next_steps", ()):
             # Don't wrap lines that contain commands, so that they can be copied.
-            command = f"next: {self.seen(step['command'])}"
+            command = f"next: {self.seen(step['command'])} --text"
             both = f"{command}  # {self.seen(step['why'])}"
             yield both if view.shows_all or self.characters.width(both) <= self.width else command
         notes, n_more = shown_notes(fields, view)

@@ -323,7 +323,11 @@ class Utilization(unittest.TestCase):
         for first, again, says in (
             (1000, None, "MFU is at least 5.0 %."),
             (1000, 4, "MFU is at least 5.0 %."),
-            (1000, 500, "MFU is at least 5.0 %, or 7.5 % with recomputation (0.100 ns)."),
+            (
+                1000,
+                500,
+                "MFU is at least 5.0 %, or 7.5 % with recomputation, which takes 0.100 ns.",
+            ),
             (10, None, "MFU is at least 0.1 %."),
             # This bound of 0.045 % would be printed as 0.0 %.
             (9, None, "MFU is unknown, because too few flops are known."),
