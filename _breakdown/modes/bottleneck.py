@@ -128,7 +128,7 @@ def bottleneck(
         "largest_loss": loss_row(lines, causes, facts, budget.idle),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
-        "mfu_at_least": budget.utilization(periods, lambda op: op.phase != "recompute"),
+        "mfu_at_least": budget.mfu_at_least(periods),
         "hfu_at_least": budget.utilization(periods),
         "mfu": mfu,
         "tokens_per_s": tokens_per_s(one_step, tokens),

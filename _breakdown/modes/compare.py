@@ -2,7 +2,7 @@
 
 question: what a change did: two captures compared line by line, with a test for noise
 reads: captures
-options: --baseline, --baseline-device, --baseline-host, --steps, --top, --fail-over
+options: --baseline, --baseline-device, --baseline-host, --steps, --top, --tokens, --fail-over
 example: --baseline BASELINE
 """
 
@@ -43,6 +43,7 @@ def compare(
     baseline_host: str | None = None,
     steps: slice = slice(None),
     top: int = 50,
+    tokens: int | None = None,
     fail_over: float | None = None,
 ) -> Json:
     request = context.request
@@ -74,7 +75,7 @@ def compare(
         "profile_dir": request.profile,
         "baseline_dir": baseline[0],
         "notes": context.notes,
-        **fields_of(found, top),
+        **fields_of(found, top, tokens),
         "gate": None if fail_over is None else gate_row(found, fail_over),
     }
     # Shorten texts: a record can contain texts of any length.
@@ -168,6 +169,14 @@ PARTS: tuple[Part, ...] = (
         size="weight",
         whole=STEP,
         what="part",
+    ),
+    Says(
+        "MFU is at least {before.mfu_at_least:share} before, {after.mfu_at_least:share} after",
+        when="before.mfu_at_least after.mfu_at_least",
+    ),
+    Says(
+        "tokens per second: {before.tokens_per_s:number} before, {after.tokens_per_s:number} after",
+        when="before.tokens_per_s",
     ),
     Table(
         "by line of your code; a change is significant if p is at most 0.05",

@@ -21,7 +21,12 @@ def compare(before: Json, after: Json, *, top: int = 10**6, **options: Any) -> J
 
 
 def compare_captures(
-    before: Sequence[Json], after: Sequence[Json], *, top: int = 10**6, **options: Any
+    before: Sequence[Json],
+    after: Sequence[Json],
+    *,
+    top: int = 10**6,
+    tokens: int | None = None,
+    **options: Any,
 ) -> Json:
     """Return the answer of `compare` for several records before and after."""
     found = comparison.compare_records(
@@ -31,7 +36,7 @@ def compare_captures(
     )
     answer = {
         "notes": list(warnings_of(found)),
-        **fields_of(found, top),
+        **fields_of(found, top, tokens),
         "gate": None,
         "mode": "compare",
     }

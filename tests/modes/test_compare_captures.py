@@ -18,7 +18,7 @@ from tests.builders import records
 from tests.builders.compared import compare, compare_captures, mean
 from tests.builders.records import Json, Program
 from tests.builders.xspace import Space, encode, op, tpu_plane
-from tests.harness import InFolder, answer, as_process, run
+from tests.harness import DEMO, InFolder, answer, as_process, run
 from tests.shown import headline_of
 
 PROGRAM: Program = [
@@ -153,6 +153,26 @@ class Periods(unittest.TestCase):
         self.assertEqual((period["delta_ps"], period["significant"]), (4000, True))
         # The steps did not become longer, only the pauses between them.
         self.assertEqual(result["totals"]["step_duration"]["delta_ps"], 0)
+
+    def test_tokens_per_second_count_the_period_if_both_sides_have_one(self) -> None:
+        for pause, times in ((10_000, (100_000, 210_000)), (None, (90_000, 200_000))):
+            before, after = capture(0, pause=pause), capture(0, pause=pause)
+            for of_side, duration in ((before, 90_000), (after, 200_000)):
+                for step in of_side["steps"]:
+                    step.update(duration_ps=duration)
+                    if pause and step["period_ps"]:
+                        step["period_ps"] = duration + pause
+            found = compare_captures([before], [after], tokens=8)
+            rates = [found[side]["tokens_per_s"] for side in ("before", "after")]
+            self.assertEqual(rates, [round(8e12 / time, 3) for time in times])
+        self.assertIsNone(compare(capture(0), capture(0))["before"]["tokens_per_s"])
+
+    def test_utilization_is_that_of_bottleneck(self) -> None:
+        expected = answer(DEMO, "bottleneck")["mfu_at_least"]
+        self.assertGreater(expected, 0)
+        found = answer(DEMO, "compare", "--baseline", str(DEMO))
+        self.assertEqual(found["before"]["mfu_at_least"], expected)
+        self.assertEqual(found["after"]["mfu_at_least"], expected)
 
     def test_period_in_a_record_ends_at_the_next_step_of_the_same_kind(self) -> None:
         ops = [op("fusion.1", "loop fusion", start, 10) for start in (0, 130, 300, 470)]

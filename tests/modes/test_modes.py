@@ -88,7 +88,7 @@ class OptionsOfModes(unittest.TestCase):
         ("--kernel-cost", "flash=1,1"): "bottleneck roofline by_op kernel export",
         ("--kernel", "flash"): "kernel",
         ("--model-flops", "1e9"): "bottleneck",
-        ("--tokens", "8"): "bottleneck",
+        ("--tokens", "8"): "bottleneck compare",
         ("--flops-per-token", "1e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--params", "7e9", "--tokens", "8", "--n-devices", "2"): "bottleneck",
         ("--n-devices", "2", "--tokens", "8", "--params", "7e9"): "bottleneck",

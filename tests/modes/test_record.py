@@ -68,7 +68,7 @@ class Demo(unittest.TestCase):
                 # worded differently.
                 del result["schema_version"], result["programs"], result["notes"], kept["notes"]
                 for device in result["devices"]:
-                    del device["hlo"], device["causes"], device["examined"]
+                    del device["hlo"], device["causes"], device["examined"], device["mfu_at_least"]
                 for group in result["groups"]:
                     del group["kernel"]
                 # Later versions do not write these fields.

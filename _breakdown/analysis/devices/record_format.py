@@ -133,8 +133,9 @@ class RecordedDevice(NamedTuple):
     program: str
     # Missing from records written by version 2.0.
     hlo: RecordedProgram | None
-    # Missing from records written by version 2.0, and for devices after the first.
+    # The next two are missing from records of older versions, and for devices after the first.
     causes: RecordedCauses | None
+    mfu_at_least: float | None
     steps: list[RecordedStep]
 
 
@@ -247,6 +248,7 @@ def device_of(row: JsonObject, programs: Sequence[RecordedProgram]) -> RecordedD
         program=row.text("program"),
         hlo=None if place is None else programs[place],
         causes=causes_of(row) if row.get("causes") is not None else None,
+        mfu_at_least=row.share_or_null("mfu_at_least"),
         steps=[],
     )
 
@@ -342,6 +344,9 @@ class JsonObject:
         """Return a number, or None if the field is null or missing, as in records of older
         versions."""
         return None if self.get(name) is None else self.number(name)
+
+    def share_or_null(self, name: str) -> float | None:
+        return None if self.get(name) is None else self.of_type(name, float)
 
     def texts(self, name: str) -> list[str]:
         return self.list_of(name, str)

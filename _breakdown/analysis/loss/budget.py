@@ -105,6 +105,10 @@ class Budget(NamedTuple):
         share = t_compute / whole if whole else Fraction(0)
         return rounded(share, 6) if share >= SMALLEST_SHARE else None
 
+    def mfu_at_least(self, periods: Periods | None) -> float | None:
+        """Return the utilization by math that is no recomputation."""
+        return self.utilization(periods, lambda op: op.phase != "recompute")
+
     def rows(self, hideable: Hideable) -> list[Json]:
         of_class = grouped((entry.name, entry) for entry in self.ledger)
         return [

@@ -12,17 +12,18 @@ from _breakdown.analysis.records.changed_causes import CauseChange
 from _breakdown.analysis.records.comparison import FileChange, LineChange, agg_keys, sums_of
 from _breakdown.analysis.records.program_changes import ProgramChange
 from _breakdown.analysis.records.sides import Side
+from _breakdown.analysis.roof.tokens import tokens_per_s
 from _breakdown.pipeline.groups import percent
 from _breakdown.units import percentage
 
 Json = dict[str, Any]
 
 
-def fields_of(found: comparison.Comparison, top: int) -> Json:
+def fields_of(found: comparison.Comparison, top: int, tokens: int | None) -> Json:
     omitted = found.lines[top:]
     return {
-        "before": side_row(found.before),
-        "after": side_row(found.after),
+        "before": side_row(found.before, time_of(found, "before"), tokens),
+        "after": side_row(found.after, time_of(found, "after"), tokens),
         "causes": found.causes and [cause_row(row) for row in found.causes],
         "program_changes": {
             "same_program": found.program.same,
@@ -58,7 +59,14 @@ def program_row(row: ProgramChange) -> Json:
     return {"what": row.what, "name": row.name, "before": row.before, "after": row.after}
 
 
-def side_row(side: Side) -> Json:
+def time_of(found: comparison.Comparison, side: str) -> int:
+    """Return the time of one step of a side: the period, if both sides have one."""
+    change = found.period or found.totals["step_duration"]
+    time: int = getattr(change, side).mean
+    return time
+
+
+def side_row(side: Side, time: int, tokens: int | None) -> Json:
     run = side.first
     return {
         "xplane_file": run.record.xplane_file,
@@ -69,6 +77,8 @@ def side_row(side: Side) -> Json:
         "program": run.device.program,
         "n_steps": sum(len(of_capture.steps) for of_capture in side.runs),
         "n_captures": len(side.runs),
+        "mfu_at_least": run.device.mfu_at_least,
+        "tokens_per_s": tokens_per_s(time, tokens),
     }
 
 

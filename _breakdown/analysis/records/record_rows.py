@@ -29,6 +29,7 @@ from _proto.trace.ranks import TPU_RE, planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _breakdown.analysis.causes.shared.cause import StepFacts
     from _breakdown.analysis.causes.shared.facts import FoundCauses
     from _proto.hlo.programs import Programs
     from _proto.trace.trace import Trace
@@ -216,7 +217,14 @@ def device_row(device: DeviceFacts, program_ids: list[int], found: FoundCauses |
         "hlo": program_ids.index(program_id) if program_id in program_ids else None,
         "causes": found and [cause_row(row) for row in found.causes],
         "examined": found and found.examined,
+        "mfu_at_least": found and mfu_of(found.facts),
     }
+
+
+def mfu_of(facts: StepFacts) -> float | None:
+    from _breakdown.analysis.loss.budget import Budget
+
+    return Budget(facts.step, facts.ledger).mfu_at_least(facts.periods)
 
 
 def step_row(device: int, step: StepToRecord, groups: Iterable[SourceKey]) -> Json:

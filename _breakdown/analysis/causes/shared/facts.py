@@ -33,6 +33,7 @@ class FoundCauses(NamedTuple):
 
     causes: list[Json]
     examined: list[str]
+    facts: StepFacts
 
 
 def found_by_default(step: Step, context: Context) -> FoundCauses:
@@ -43,7 +44,7 @@ def found_by_default(step: Step, context: Context) -> FoundCauses:
     peers = read_peers(step, context)[0] if is_compared else None
     facts = facts_of(step, roofs, ledger, peers, context)
     causes = [row_of(found, facts) for found in causes_of(facts)]
-    return FoundCauses(causes, [rule.name for rule in RULES if can_find(rule, facts)])
+    return FoundCauses(causes, [rule.name for rule in RULES if can_find(rule, facts)], facts)
 
 
 def can_find(rule: Rule, facts: StepFacts) -> bool:
