@@ -404,21 +404,12 @@ def printed(outcome: Outcome, for_people: bool) -> str:
         return encoded(outcome.fields, for_people)
     from _breakdown.output.forms import in_form
 
-    if for_people and outcome.form == "text":
-        add_own_code(outcome)
+    fields = outcome.fields
+    if for_people and outcome.form == "text" and fields["mode"] == "bottleneck":
+        from _breakdown.output.code import add_own_code
 
-    return in_form(
-        outcome.form, outcome.fields, screen_of(outcome.fields), outcome.request, sys.stdout
-    )
-
-
-def add_own_code(outcome: Outcome) -> None:
-    """On a terminal, show the code of causes from Python files below the current folder."""
-    from _breakdown.output.code import add_code
-
-    causes = outcome.fields.get("causes", [])
-    if outcome.fields["mode"] == "bottleneck" and not any("code" in cause for cause in causes):
-        add_code(causes, ".", ".py")
+        add_own_code(fields.get("causes", []))
+    return in_form(outcome.form, fields, screen_of(fields), outcome.request, sys.stdout)
 
 
 def command() -> NoReturn:

@@ -333,7 +333,7 @@ ALL_OPTIONS = {
     "page": [],
     "export": ["--peak-tflops-fp32=70"],
     "record": ["--steps=1:"],
-    "compare": ["--top=3"],
+    "compare": ["--top=3", "--tokens=4096"],
     "spread": ["--top=1"],
     "anatomy": ["--plane=/device:TPU:0", "--sample=3"],
 }
@@ -500,7 +500,7 @@ def captures() -> list[Json]:
     """Return answers of `compare` and `spread`."""
     odd = odd_program()
     found = [
-        answer(AFTER, "compare", "--baseline", str(BEFORE), "--fail-over=1"),
+        answer(AFTER, "compare", "--baseline", str(BEFORE), "--fail-over=1", "--tokens=4096"),
         answer(AFTER, "compare", str(BEFORE), "--baseline", str(BEFORE)),
         answer(odd, "record"),
         answer(odd, "compare", "--baseline", str(shared_file("small.xplane.pb", small_capture()))),

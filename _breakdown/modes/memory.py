@@ -316,8 +316,7 @@ def sentences(answer: Json) -> Iterator[str]:
         yield f"The largest buffer is {shape}{line}: {size(top['bytes'])}{share}."
     for role, n_bytes in answer["by_role"].items():
         if n_bytes and role not in (UNKNOWN, TEMPORARY):
-            share = bracketed(percent(n_bytes, answer["peak_bytes"]))
-            yield f"The largest role is {role.replace('_', ' ')}: {size(n_bytes)}{share}."
+            yield f"The largest role is {role.replace('_', ' ')}: {size(n_bytes)}."
             break
     runtime = answer["runtime"]
     if runtime and runtime["min_available_bytes"] is not None:

@@ -95,6 +95,12 @@ def numbered(code: Json) -> list[str]:
     ]
 
 
+def add_own_code(causes: Sequence[Json]) -> None:
+    """Show the code of causes from Python files below the current folder, as on a terminal."""
+    if not any("code" in cause for cause in causes):
+        add_code(causes, ".", ".py")
+
+
 def add_code(rows: Sequence[Json], folder: str, ending: str = "") -> bool:
     """Add `code` to rows: the code at the line of the user's own code, from files below a folder
     whose names have an ending. Return whether any code was found."""

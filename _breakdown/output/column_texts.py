@@ -32,10 +32,8 @@ def columns_of(grid: Grid, time: Unit) -> list[Shown]:
         is_same = n_rows > 1 and len(rows) == 1 and ends <= {"", *rows}
         said = f"{texts[0].strip()} {unit}".rstrip() if is_same else ""
         shown.append(Shown(column, unit, cells, texts, said))
-    # If all figures are equal, the table keeps them; a table without figures keeps its columns.
-    kept = [of for of in shown if is_figure(of.column)] or shown
-    if all(of.said for of in kept):
-        return [of._replace(said="") if of in kept else of for of in shown]
+    if all(column.said for column in shown):
+        return [column._replace(said="") for column in shown]
     return shown
 
 

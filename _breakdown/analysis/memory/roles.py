@@ -77,7 +77,7 @@ class Roles:
 
     def _of_temporary(self, array: StepArray) -> Role:
         if self._shape_of(array) in self._shapes_of_parameters:
-            is_backward = any(use.executions.op.phase == "backward" for use in array.writes)
+            is_backward = any(use.ran.op.phase == "backward" for use in array.writes)
             return GRADIENT if is_backward else TEMPORARY
         if array.shape.dims[-1:] == self._vocabulary and is_float(array.shape.dtype):
             return LOGITS
@@ -102,8 +102,8 @@ class Roles:
         as the only element of a tuple; an empty tuple without such a parameter."""
         tables = (
             array
-            for executions, used in self._arrays.uses_of.items()
-            if (here := executions.op.instruction) and "gather" in here.opcodes
+            for ran, used in self._arrays.uses_of.items()
+            if (here := ran.op.instruction) and "gather" in here.opcodes
             for array, use in used
             if not use.is_write and self._is_table(array)
         )
