@@ -87,11 +87,12 @@ class Law:
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         """Return the dimensions on the other side of an instruction with what is left of them, or
         None if all is needed there."""
-        if edge.kind in (PASS, LOOP):
+        if dims == ALL or edge.kind in (PASS, LOOP):
             return dims, left
-        links = edge.linked(dims, to_given=self.shrinks) if dims != ALL else ()
-        sides = (link.inside if self.shrinks else link.outside for link in links)
-        far = tuple(dim for side in sides for dim in side) if dims != ALL else ALL
+        links = edge.linked(dims, to_given=self.shrinks)
+        far = tuple(
+            dim for link in links for dim in (link.inside if self.shrinks else link.outside)
+        )
         after = self.passed(edge, links, left) if far else None
         return (far, after) if after else None
 

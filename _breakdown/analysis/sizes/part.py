@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from _breakdown.analysis.arrays.dims import TAKING, Link
 from _breakdown.analysis.arrays.graph import (
@@ -28,7 +28,7 @@ from _breakdown.analysis.sizes.edges import (
     Edge,
     last_of,
 )
-from _breakdown.analysis.sizes.law import Law, Left, Moved, Parts, SeededLaw, scaled
+from _breakdown.analysis.sizes.law import Left, Parts, SeededLaw, scaled
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 
@@ -47,31 +47,9 @@ class Part(SeededLaw):
         (PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE)
     )
 
-    def __init__(self, least: float) -> None:
-        """Begin at slices and lookups of at least that many bytes."""
+    def __init__(self) -> None:
         super().__init__()
-        self._least, self._is_walking = least, False
-
-    def walk(self, seeds: Iterable[Value]) -> bool:
-        self._is_walking = True
-        is_any = super().walk(seeds)
-        self._is_walking = False
-        return is_any
-
-    def left(self, value: Value) -> Moved | None:
-        if value in self._known or not self._is_walking or not self._is_aside(value):
-            return self._known.get(value)
-        if (found := Law.left(self, value)) is None:
-            # More can be known of the arrays behind it later.
-            del self._known[value]
-        return found
-
-    def _is_aside(self, value: Value) -> bool:
-        """Return whether the search does not come to an array by itself: it is small, such as the
-        sums of a norm, or it is not in memory."""
-        caller = value.instruction.computation.caller
-        is_fused = caller is not None and caller.opcode == "fusion"
-        return is_fused or (value.array is not None and (value.array.n_bytes or 0) < self._least)
+        self._joins: dict[Instruction, bool] = {}
 
     def moves(self, seed: Instruction) -> bool:
         """Return whether a part is taken of what the program computes, and not of its inputs or of
@@ -89,7 +67,10 @@ class Part(SeededLaw):
         }
 
     def is_crossed(self, edge: Edge) -> bool:
-        return super().is_crossed(edge) and not (edge.by.opcode == "add" and _joins_others(edge.by))
+        by = edge.by
+        if by.opcode == "add" and by not in self._joins:
+            self._joins[by] = _joins_others(by)
+        return super().is_crossed(edge) and not self._joins.get(by)
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         if edge.kind == EXCHANGE and takes_of(left) != {SAME}:
@@ -102,6 +83,12 @@ class Part(SeededLaw):
                 factor = link.taken
             left = left if factor == 1 else scaled(left, (edge.by, edge.place), factor)
         return left
+
+
+def starts_of(take: Instruction) -> set[Value]:
+    """Return the indices at which a take begins, without constants."""
+    starts = {last_of(Value(start)) for start in take.operands[1:]}
+    return {start for start in starts if not start.instruction.message.literal}
 
 
 def _begin_of(by: Instruction, dims: Dims) -> object:

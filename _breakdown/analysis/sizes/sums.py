@@ -15,6 +15,7 @@ from _breakdown.analysis.sizes.edges import (
     MOVE,
     PASS,
     REDUCE,
+    Dims,
     Edge,
     kind_of,
 )
@@ -57,6 +58,11 @@ class Sum(Law):
             return edge.place == 0 and adds(edge.by)
         is_linear = {"divide": edge.place == 0, "select": edge.place > 0}.get(edge.by.opcode, True)
         return edge.kind in self.crosses and is_linear
+
+    def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
+        # A sum of two arrays covers all dimensions, and can have weights, too.
+        after = self.passed(edge, (), left) if dims == ALL else None
+        return (dims, after) if after else super().across(edge, dims, left)
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         by = edge.by

@@ -90,6 +90,7 @@ class Cut(unittest.TestCase):
             op("out", "divide", "part", "many", shape=part),
         ]
         ran = [event("sum", "all-reduce", 100, 200), event("part", "loop fusion", 300, 10)]
+        ran.append(event("own", "data formatting", 310, 1))
         (row,) = causes({"fused": fused, "main": program}, ran)
         self.assertEqual((row["cause"], row["gain_ps"]), ("reduce_then_slice", 100))
 

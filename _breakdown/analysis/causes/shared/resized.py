@@ -21,7 +21,7 @@ from _breakdown.analysis.sizes.casts import Narrow, Wide
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw
 from _breakdown.analysis.sizes.little import Little
-from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, takes_of
+from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import Repeat, is_one_number
 from _breakdown.analysis.sizes.sums import Sum, adds
 from _breakdown.analysis.sizes.zeros import Zero
@@ -118,10 +118,8 @@ class Sizes:
 
     def __init__(self, of: StepProgram) -> None:
         self._of = of
-        self._least = of.floor * float(of.roofs.hbm or 0) / _LONGEST
-        self.sum, self.narrow, self.little = Sum(), Narrow(), Little()
-        self.repeat, self.wide = Repeat(), Wide()
-        self.part, self.zero = Part(self._least), Zero()
+        self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
+        self.zero, self.repeat, self.wide = Zero(), Repeat(), Wide()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
@@ -131,21 +129,28 @@ class Sizes:
         }
 
     def _seeds(self) -> Iterator[tuple[SeededLaw, Value]]:
-        """Yield the results of ops that take or put a part of large arrays."""
+        """Yield the results of ops that take or put a part of large arrays, and the same parts of
+        small arrays, such as the sums of a norm."""
+        least = self._of.floor * float(self._of.roofs.hbm or 0) / _LONGEST
+        small: list[Instruction] = []
+        starts: set[Value] = set()
         for ran in self._of.leaves:
             op = ran.op.instruction
             for seed in op.parts_with(_SEEDS) if op else ():
                 law = self.part if seed.opcode in Part.opcodes else self.zero
                 arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
-                is_large = (
-                    max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= self._least
-                )
+                is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
                 if op and op.is_asynchronous:
                     # Asynchronous slices fetch the parts of an array one after the other.
                     if is_large and seed.opcode == "gather":
                         yield law, Value(op.chain[-1])
-                elif is_large and seed.operands and law.moves(seed):
-                    yield law, Value(seed)
+                elif seed.operands and law.moves(seed):
+                    if is_large:
+                        yield law, Value(seed)
+                    if seed.opcode == "dynamic-slice":
+                        starts |= starts_of(seed) if is_large else set()
+                        small += [] if is_large else [seed]
+        yield from ((self.part, Value(seed)) for seed in small if starts & starts_of(seed))
 
     def ops_of(self, kind: str, *laws: Law) -> list[Resized]:
         return [row for row in self._ops if row.kind == kind and row.law in laws]
