@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Sequence
 
+from _breakdown.output.screen import View
 from tests.analysis.small_programs import Json, Program
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, op
@@ -12,6 +13,7 @@ from tests.builders.traffic import COPY, SIZE, SLOW, by_array, given
 from tests.builders.xspace import Op
 from tests.builders.xspace import op as event
 from tests.harness import DEMO, FULL, answer, run
+from tests.shown import text_of
 
 NARROW = array("bf16", 8, 128)
 FORWARD, BACKWARD = "jit(f)/jvp(layer)/neg:", "jit(f)/transpose(jvp(layer))/neg:"
@@ -184,6 +186,12 @@ class ByArray(unittest.TestCase):
         # A result is read after the step.
         self.assertFalse(found["all"]["never_read_whole"])
         self.assertTrue(found["picked"]["copy_of"]["is_slice"])
+
+    def test_all_rows_of_the_text_say_where_the_array_goes(self) -> None:
+        found = answer(DEMO, "by_array", "--top", "1")
+        for shows_all in (False, True):
+            text = text_of(found, "utf-8", View(shows_all))
+            self.assertIn("made at train.py:45", text.partition("1/2 ")[2])
 
     def test_without_a_program_there_is_no_answer(self) -> None:
         outcome = run(event_without_program(), "by_array")

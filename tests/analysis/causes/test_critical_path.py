@@ -191,6 +191,13 @@ class SelfTime(unittest.TestCase):
         (found,) = rows({"main": calls})
         self.assertEqual((found["cause"], found["source_user"]), ("host_sync", "train.py:20"))
 
+    def test_sending_many_arguments_has_its_own_words(self) -> None:
+        shards = [("shard_arg", 80_100 + 64 * i, 80_110 + 64 * i) for i in range(300)]
+        self.assertNotIn("sends", self.calling(*shards[:3])["says"])
+        found = self.calling(*shards)
+        self.assertIn("sends 300 arguments to train in", found["says"])
+        self.assertIn("Pass fewer arguments", found["what_helps"])
+
 
 class Collection(unittest.TestCase):
     def test_garbage_collection_is_named_with_its_thread_and_callers(self) -> None:
