@@ -156,7 +156,7 @@ MEANT = {
 }
 
 
-class Page(Exception):
+class PageRequested(Exception):
     """Raised to print a page instead of an answer, such as the help."""
 
 
@@ -209,14 +209,14 @@ def help_text() -> str:
 
 def given_by(words: Sequence[str]) -> tuple[Json, list[str], list[str]]:
     """Return the values of the options by name, the options, and the other words: the PROFILEs.
-    Raise Page if the words ask for a page."""
+    Raise PageRequested if the words ask for a page."""
     if not words:
-        raise Page(short_help(NAMES))
+        raise PageRequested(short_help(NAMES))
     values: Json = {}
     flags, profiles = [], []
     for flag, value in uses(words, ALL_OPTIONS, MEANT):
         if flag in PAGES:
-            raise Page(page_of(flag, value))
+            raise PageRequested(page_of(flag, value))
         if not flag:
             profiles.append(value)
             continue
@@ -288,8 +288,8 @@ def with_lead(answer: Json, request: Request) -> Json:
     """Return the answer with a headline and commands to run next."""
     from _breakdown.output.lead import called_as, following, from_python, with_lead
 
-    lead = mode_named(request.mode).module
-    if not hasattr(lead, "headline"):
+    module = mode_named(request.mode).module
+    if not hasattr(module, "headline"):
         # `compare` and `spread` read the answers of `record`; people do not.
         return answer
 
@@ -304,7 +304,7 @@ def with_lead(answer: Json, request: Request) -> Json:
     # Suggest commands only for files: stdin can be read only once, and a command cannot read this
     # program's memory.
     is_file = request.profile != "-" and not request.in_memory
-    return with_lead(answer, lead, command if is_file else None)
+    return with_lead(answer, module, command if is_file else None)
 
 
 HINT = "compute_breakdown: pass --format text for tables, --top 5 for fewer rows, or pipe into jq\n"
@@ -370,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress = Progress(sys.stderr) if sys.stderr and has_terminal else None
         try:
             outcome = outcome_of(words, progress)
-        except Page as page:
+        except PageRequested as page:
             write(sys.stdout, str(page))
             return OK
         write(sys.stdout, printed(outcome, for_people))
@@ -392,11 +392,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def screen_of(answer: Mapping[str, Any]) -> Any:
+def module_of(answer: Mapping[str, Any]) -> Any:
     """Return the file of the answer's mode, or None if the command line was wrong, or if the file
     cannot be imported without protobuf."""
-    has_screen = answer["mode"] and answer.get("reason") != NO_PROTOBUF
-    return mode_named(answer["mode"]).module if has_screen else None
+    has_module = answer["mode"] and answer.get("reason") != NO_PROTOBUF
+    return mode_named(answer["mode"]).module if has_module else None
 
 
 def printed(outcome: Outcome, for_people: bool) -> str:
@@ -409,7 +409,7 @@ def printed(outcome: Outcome, for_people: bool) -> str:
         from _breakdown.output.code import add_own_code
 
         add_own_code(fields.get("causes", []))
-    return in_form(outcome.form, fields, screen_of(fields), outcome.request, sys.stdout)
+    return in_form(outcome.form, fields, module_of(fields), outcome.request, sys.stdout)
 
 
 def command() -> NoReturn:
@@ -448,8 +448,8 @@ class Answer(dict[str, "Any"]):
     def _repr_html_(self) -> str | None:
         from _breakdown.output.notebook import html_of
 
-        screen = screen_of(self)
-        return html_of(self, screen) if hasattr(screen, "PARTS") else None
+        module = module_of(self)
+        return html_of(self, module) if hasattr(module, "PARTS") else None
 
 
 def checked(profile: Captures, mode: str, options: Json) -> Call:
@@ -523,4 +523,4 @@ def render(answer: Mapping[str, object], format: Form) -> str:
 
     if format == "json":
         return encoded(answer, False)
-    return in_pipe(format, dict(answer), screen_of(answer), getattr(answer, "top", None))
+    return in_pipe(format, dict(answer), module_of(answer), getattr(answer, "top", None))

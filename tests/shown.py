@@ -28,11 +28,11 @@ MERGED = {
 def text_of(
     fields: Json, encoding: str, view: View | None = None, style: text.Style | None = None
 ) -> str:
-    return text.text_of(fields, encoding, command.screen_of(fields), view, style)
+    return text.text_of(fields, encoding, command.module_of(fields), view, style)
 
 
 def markdown_of(fields: Json, encoding: str, view: View | None = None) -> str:
-    return markdown.markdown_of(fields, encoding, command.screen_of(fields), view)
+    return markdown.markdown_of(fields, encoding, command.module_of(fields), view)
 
 
 def csv_of(fields: Json) -> str:
@@ -48,7 +48,7 @@ def merged_of(fields: Json) -> list[Json]:
 
 
 def blocks_of(fields: Json, view: View) -> Iterator[Block]:
-    return blocks.blocks_of(fields, view, command.screen_of(fields))
+    return blocks.blocks_of(fields, view, command.module_of(fields))
 
 
 def main_of(mode: str) -> str:

@@ -284,6 +284,14 @@ class Imports(unittest.TestCase):
                 late = f"list `{by}` after `{of}` in CONTRIBUTING.md: {links[by, of]}"
                 self.assertLess(listed.index(of), listed.index(by), late)
 
+    def test_names_of_classes_are_unique(self) -> None:
+        places: dict[str, list[str]] = {}
+        for source in sources():
+            for name in re.findall(r"^ *class (\w+)", source.text, re.M):
+                places.setdefault(name, []).append(source.module)
+        repeated = {name: found for name, found in places.items() if len(found) > 1}
+        self.assertFalse(repeated, "give each class a name that says what sets it apart")
+
     def test_test_modules_do_not_import_from_test_modules(self) -> None:
         start = re.compile(
             r"^(from tests\S*\.test_\w+ import|from tests\S* import .*\btest_).*", re.M

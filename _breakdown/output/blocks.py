@@ -83,12 +83,12 @@ NO_ANSWER = (
 )
 
 
-def blocks_of(fields: Json, view: View, screen: Any) -> Iterator[Block]:
+def blocks_of(fields: Json, view: View, module: Any) -> Iterator[Block]:
     """Yield the sentences and tables of an answer."""
-    fields = ready(fields, screen)
-    head = NO_ANSWER if fields["status"] == "absent" else getattr(screen, "HEAD", HEAD)
+    fields = ready(fields, module)
+    head = NO_ANSWER if fields["status"] == "absent" else getattr(module, "HEAD", HEAD)
     told: set[tuple[str, ...]] = set()
-    for part in (*head, *getattr(screen, "PARTS", ())):
+    for part in (*head, *getattr(module, "PARTS", ())):
         for block in filled(part, fields, view):
             yield without_code_above(block, told)
 
@@ -105,7 +105,7 @@ def without_code_above(block: Block, told: set[tuple[str, ...]]) -> Block:
     return block._replace(part=block.part._replace(code=code))
 
 
-def ready(fields: Json, screen: Any) -> Json:
+def ready(fields: Json, module: Any) -> Json:
     """Return an answer with the fields that only its sentences and tables use."""
     name, file = fields["profile_dir"], fields.get("xplane_file")
     if file:
@@ -119,7 +119,7 @@ def ready(fields: Json, screen: Any) -> Json:
         "has_cycles": has_cycles,
     }
     fields = {**fields, **about_period(fields), **more}
-    prepare = getattr(screen, "prepared", None)
+    prepare = getattr(module, "prepared", None)
     return prepare(fields) if prepare else fields
 
 

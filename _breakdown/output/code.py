@@ -21,7 +21,7 @@ LONGEST_LINE = 200
 LINE_END = re.compile(r"\r\n?|\n")
 
 
-class Sources:
+class SourceFiles:
     """The source files below a folder."""
 
     def __init__(self, folder: str, ending: str = "") -> None:
@@ -104,7 +104,7 @@ def add_own_code(causes: Sequence[Json]) -> None:
 def add_code(rows: Sequence[Json], folder: str, ending: str = "") -> bool:
     """Add `code` to rows: the code at the line of the user's own code, from files below a folder
     whose names have an ending. Return whether any code was found."""
-    sources = Sources(folder, ending)
+    sources = SourceFiles(folder, ending)
     for row in rows:
         row["code"] = sources.at(row.get("source_user") or row.get("source_inner"))
     return any(row["code"] for row in rows)

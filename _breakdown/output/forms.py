@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Json = dict[str, Any]
 
-    class Request(Protocol):
+    class ViewOptions(Protocol):
         """The command-line options used in this file."""
 
         @property
@@ -25,7 +25,7 @@ FORMS: Final = ("text", "markdown", "csv")
 
 
 def in_form(
-    form: str, fields: Json, screen: Any, request: Request | None, stream: TextIO | None
+    form: str, fields: Json, module: Any, request: ViewOptions | None, stream: TextIO | None
 ) -> str:
     """Return an answer in a format other than JSON, using only characters that the stream can
     show."""
@@ -33,22 +33,22 @@ def in_form(
     view = View(request.shows_all, request.top) if request else View()
     encoding = stream.encoding if stream else "ascii"
     style = style_of(stream, is_terminal=is_terminal)
-    return formatted(form, fields, screen, view, encoding, style, is_terminal=is_terminal)
+    return formatted(form, fields, module, view, encoding, style, is_terminal=is_terminal)
 
 
-def in_pipe(form: str, fields: Json, screen: Any, top: int | None = None) -> str:
+def in_pipe(form: str, fields: Json, module: Any, top: int | None = None) -> str:
     """Return an answer as printed to a UTF-8 pipe, with lines of up to 100 columns."""
     if form not in FORMS:
         raise ValueError(f"format must be json, {', '.join(FORMS)}, got {form!r}")
-    if not hasattr(screen, "PARTS"):
+    if not hasattr(module, "PARTS"):
         raise ValueError(f"mode {fields['mode']} has no {form} format; use json")
-    return formatted(form, fields, screen, View(top=top), "utf-8", Style())
+    return formatted(form, fields, module, View(top=top), "utf-8", Style())
 
 
 def formatted(
     form: str,
     fields: Json,
-    screen: Any,
+    module: Any,
     view: View,
     encoding: str,
     style: Style,
@@ -56,14 +56,14 @@ def formatted(
     is_terminal: bool = False,
 ) -> str:
     if form == "text":
-        return text_of(fields, encoding, screen, view, style)
+        return text_of(fields, encoding, module, view, style)
     if form == "markdown":
         from _breakdown.output.markdown import markdown_of
 
-        return markdown_of(fields, encoding, screen, view)
+        return markdown_of(fields, encoding, module, view)
     from _breakdown.output.csv import csv_of
 
-    return csv_of(fields, getattr(screen, "MAIN", ""), is_terminal=is_terminal)
+    return csv_of(fields, getattr(module, "MAIN", ""), is_terminal=is_terminal)
 
 
 def style_of(stream: TextIO | None, *, is_terminal: bool) -> Style:

@@ -18,19 +18,19 @@ STEP_OPTIONS = ("--step", "--step-id")
 
 
 def with_lead(
-    answer: Json, lead: Any, command_of: Callable[[Sequence[str], str | None], str] | None
+    answer: Json, module: Any, command_of: Callable[[Sequence[str], str | None], str] | None
 ) -> Json:
-    """Return the answer with the headline and next steps from `lead`, the mode's file. The next
+    """Return the answer with the headline and next steps from `module`, the mode's file. The next
     steps are an empty list if `command_of` is None."""
     commands = []
     if command_of:
-        steps = list(lead.next_steps(answer))[:MOST_STEPS]
+        steps = list(module.next_steps(answer))[:MOST_STEPS]
         commands = [
             {"why": step.why, "command": command_of(step.words, step.profile)} for step in steps
         ]
     return {
         **{name: answer[name] for name in FIRST},
-        "headline": with_assumption(lead.headline(answer), answer),
+        "headline": with_assumption(module.headline(answer), answer),
         "next_steps": commands,
         **{name: value for name, value in answer.items() if name not in FIRST},
     }

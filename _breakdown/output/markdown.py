@@ -42,23 +42,23 @@ EMOJI_RE = re.compile(r":\w+:")
 BLOCK_RE = re.compile(r"\A(\d*)([-+*>#]|(?<=\d)[.)])(?= |\Z)")
 
 
-def markdown_of(fields: Json, encoding: str, screen: object, view: View | None = None) -> str:
-    """Return an answer as Markdown for a stream with this encoding; `screen` is the mode's file."""
-    page = Page(Characters(encoding))
-    return "\n\n".join(page.blocks(fields, screen, view or View())) + "\n"
+def markdown_of(fields: Json, encoding: str, module: object, view: View | None = None) -> str:
+    """Return an answer as Markdown for a stream with this encoding; `module` is the mode's file."""
+    page = MarkdownPage(Characters(encoding))
+    return "\n\n".join(page.blocks(fields, module, view or View())) + "\n"
 
 
-class Page:
+class MarkdownPage:
     """Formats an answer for one stream."""
 
     def __init__(self, characters: Characters) -> None:
         self.characters = characters
 
-    def blocks(self, fields: Json, screen: object, view: View) -> Iterator[str]:
+    def blocks(self, fields: Json, module: object, view: View) -> Iterator[str]:
         if fields.get("headline"):
             yield self.prose(fields["headline"])
         lines: list[str] = []
-        for block in blocks_of(fields, view, screen):
+        for block in blocks_of(fields, view, module):
             if isinstance(block.part, Grid):
                 if lines:
                     yield "  \n".join(lines)

@@ -22,15 +22,15 @@ CHARACTERS = Characters("utf-8")
 OPENING = '<div class="tex2jax_ignore mathjax_ignore">'
 
 
-def html_of(fields: dict[str, Any], screen: object) -> str:
-    """Return an answer as an HTML element; `screen` is the mode's file."""
-    return "\n".join((OPENING, *elements(fields, screen), "</div>"))
+def html_of(fields: dict[str, Any], module: object) -> str:
+    """Return an answer as an HTML element; `module` is the mode's file."""
+    return "\n".join((OPENING, *elements(fields, module), "</div>"))
 
 
-def elements(fields: dict[str, Any], screen: object) -> Iterator[str]:
+def elements(fields: dict[str, Any], module: object) -> Iterator[str]:
     if fields.get("headline"):
         yield f"<p><b>{prose(fields['headline'])}</b></p>"
-    for block in blocks_of(fields, View(), screen):
+    for block in blocks_of(fields, View(), module):
         if isinstance(block.part, Grid):
             yield from table(block.part, block.unit)
         else:

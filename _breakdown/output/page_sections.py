@@ -34,7 +34,7 @@ CLASSES: Final = ("class", "class_words")
 CHARACTERS: Final = Characters("utf-8")
 
 
-class Place(NamedTuple):
+class PageSection(NamedTuple):
     """The parts of a mode's answer that a section shows. `tables` has the paths of the rows of its
     tables; None stands for all tables."""
 
@@ -44,30 +44,30 @@ class Place(NamedTuple):
 
 
 SECTIONS: Final = {
-    "changes": Place("compare"),
-    "lead": Place("bottleneck", ("causes",), has_sentences=False),
-    "budget": Place("bottleneck", ("budget",)),
-    "findings": Place(
+    "changes": PageSection("compare"),
+    "lead": PageSection("bottleneck", ("causes",), has_sentences=False),
+    "budget": PageSection("bottleneck", ("budget",)),
+    "findings": PageSection(
         "bottleneck",
         ("lines", "findings", "kernels_of_unknown_cost"),
         has_sentences=False,
     ),
-    "roofline": Place("roofline"),
-    "comm": Place("comm"),
-    "memory": Place("memory"),
-    "arrays": Place("by_array"),
-    "idle": Place("idle"),
-    "lines": Place("by_source"),
-    "layers": Place("by_scope"),
-    "ops": Place("by_op"),
-    "kernels": Place("kernel"),
-    "moves": Place("non_compute"),
-    "steps": Place(
+    "roofline": PageSection("roofline"),
+    "comm": PageSection("comm"),
+    "memory": PageSection("memory"),
+    "arrays": PageSection("by_array"),
+    "idle": PageSection("idle"),
+    "lines": PageSection("by_source"),
+    "layers": PageSection("by_scope"),
+    "ops": PageSection("by_op"),
+    "kernels": PageSection("kernel"),
+    "moves": PageSection("non_compute"),
+    "steps": PageSection(
         "summary",
         ("by_phase_rollup", "steps_rollup.by_name", "steps"),
         has_sentences=False,
     ),
-    "program": Place("program"),
+    "program": PageSection("program"),
 }
 
 
@@ -85,12 +85,12 @@ def sections_of(data: Json, screens: Mapping[str, Any]) -> Json:
     return {"header": [shown(block, "") for block in header], **sections}
 
 
-def blocks_of_mode(data: Json, mode: str, screen: Any) -> list[Block]:
+def blocks_of_mode(data: Json, mode: str, module: Any) -> list[Block]:
     fields = whole(data, mode)
     if fields["status"] == "absent":
-        return [*blocks_of(fields, EVERYTHING, screen)]
-    fields, view = ready(fields, screen), VIEWS.get(mode, EVERYTHING)
-    return [block for part in screen.PARTS for block in filled(part, fields, view)]
+        return [*blocks_of(fields, EVERYTHING, module)]
+    fields, view = ready(fields, module), VIEWS.get(mode, EVERYTHING)
+    return [block for part in module.PARTS for block in filled(part, fields, view)]
 
 
 def whole(data: Json, mode: str) -> Json:
@@ -105,7 +105,7 @@ def whole(data: Json, mode: str) -> Json:
     return {**common, **answer, "mode": mode, "totals": totals, **status}
 
 
-def fits(block: Block, place: Place) -> bool:
+def fits(block: Block, place: PageSection) -> bool:
     if isinstance(block.part, Grid):
         return place.tables is None or block.part.path in place.tables
     return place.has_sentences

@@ -47,7 +47,7 @@ def schema_of(mode: str, page: str = "", *, with_all: bool = False) -> Json:
     """Return the JSON Schema of everything that a mode prints on standard output; `with_all` for
     answers with --all."""
     text = page or page_named("FIELDS.md")
-    declared = Page(text)
+    declared = DeclaredFields(text)
     if not with_all:
         declared.optional = declared.only_with_all(mode, text)
     answer = declared.object_at(mode, "", declared.objects[mode]["."].type)
@@ -82,7 +82,7 @@ def rows_of_tables(page: str) -> Iterator[tuple[str, list[str], list[str]]]:
             yield heading, header, cells
 
 
-class Page:
+class DeclaredFields:
     """The declarations on the page, from which it builds schemas."""
 
     def __init__(self, page: str) -> None:

@@ -59,17 +59,17 @@ class Style(NamedTuple):
 def text_of(
     fields: Json,
     encoding: str,
-    screen: object,
+    module: object,
     view: View | None = None,
     style: Style | None = None,
 ) -> str:
-    """Return an answer as text for a stream with this encoding; `screen` is the mode's file."""
-    page = Page(Characters(encoding), style or Style())
-    lines = page.lines_of(fields, screen, view or View())
+    """Return an answer as text for a stream with this encoding; `module` is the mode's file."""
+    page = TextPage(Characters(encoding), style or Style())
+    lines = page.lines_of(fields, module, view or View())
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-class Page:
+class TextPage:
     """Lays out an answer for one stream."""
 
     def __init__(self, characters: Characters, style: Style) -> None:
@@ -78,11 +78,11 @@ class Page:
         self.has_colours = style.has_colours
         self.shows_all = False
 
-    def lines_of(self, fields: Json, screen: object, view: View) -> Iterator[str]:
+    def lines_of(self, fields: Json, module: object, view: View) -> Iterator[str]:
         self.shows_all = view.shows_all
         if fields.get("headline"):
             yield from self.bold(self.wrapped(self.characters.prose(fields["headline"]), rest=""))
-        for block in blocks_of(fields, view, screen):
+        for block in blocks_of(fields, view, module):
             if isinstance(block.part, Grid):
                 yield from self.lines_of_table(block.part, block.unit)
             else:

@@ -167,7 +167,7 @@ class Words(unittest.TestCase):
             (["--schema", "idle"], "{"),
             (["--explain=not_donated"], "not_donated\n"),
         ):
-            with self.subTest(words), self.assertRaises(command.Page) as page:
+            with self.subTest(words), self.assertRaises(command.PageRequested) as page:
                 self.parsed(*words)
             self.assertTrue(str(page.exception).startswith(start), page.exception)
         with self.assertRaisesRegex(compute_breakdown.NoAnswer, "--explain must be one of .*did"):

@@ -23,7 +23,7 @@ from _breakdown.output import fill
 from _breakdown.output.characters import Characters
 from _breakdown.output.fill import filled
 from _breakdown.output.screen import Column, Each, Says, Section, Table, View
-from _breakdown.output.text import Page, Style
+from _breakdown.output.text import Style, TextPage
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.random_xspace import command_line, random_case
 from tests.builders.xspace import (
@@ -180,7 +180,7 @@ def everything_in(parts: tuple[Says | Table | Section | Each, ...]) -> Iterator[
 
 def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
     """Fill in the placeholders of a sentence and return its lines."""
-    page = Page(UTF8, style or Style())
+    page = TextPage(UTF8, style or Style())
     return [
         line
         for block in filled(Says(template), fields, View())
@@ -190,7 +190,7 @@ def shown(template: str, fields: Json, style: Style | None = None) -> list[str]:
 
 def table_of(table: Table, fields: Json, view: View | None = None) -> list[str]:
     """Fill in a table and return its lines, without the blank line before it."""
-    page = Page(UTF8, Style())
+    page = TextPage(UTF8, Style())
     blocks = list(filled(table, fields, view or View()))
     lines = [line for block in blocks for line in page.lines_of_table(block.part, block.unit)]  # type: ignore[arg-type]
     return lines[1:]
@@ -379,7 +379,7 @@ class Lines(unittest.TestCase):
     def test_lines_are_wrapped_between_words(self) -> None:
         words = "a " * 60 + "b" * 150 + " 12\0ms"
         for width in (100, 70):
-            lines = Page(UTF8, Style(width)).wrapped(words, "- ", "    ")
+            lines = TextPage(UTF8, Style(width)).wrapped(words, "- ", "    ")
             self.assertTrue(all(len(line) <= width for line in lines))
             self.assertEqual("".join(lines).replace(" ", ""), "-" + "a" * 60 + "b" * 150 + "12ms")
             self.assertTrue(lines[-1].endswith(" 12 ms"))

@@ -9,7 +9,7 @@ from unittest import mock
 
 import compute_breakdown
 from _breakdown import command
-from _breakdown.output.code import Sources
+from _breakdown.output.code import SourceFiles
 from compute_breakdown import render
 from tests.harness import InFolder, in_folder, run, shared_file
 from tests.modes.small_steps import small_capture
@@ -28,7 +28,7 @@ class Places(InFolder):
         (self.folder / "secret.py").write_text(TEXT)
         (self.folder / "layers").mkdir()
         (self.folder / "layers" / "secret.py").write_text(TEXT)
-        self.sources = Sources(str(self.root))
+        self.sources = SourceFiles(str(self.root))
 
     def test_line_is_shown_with_two_lines_around_it(self) -> None:
         for line, first, lines in (
@@ -68,7 +68,7 @@ class Places(InFolder):
 
     def test_only_files_with_the_given_ending_are_shown(self) -> None:
         Path(self.root / "layers" / "norm.txt").write_text(TEXT)
-        sources = Sources(str(self.root), ".py")
+        sources = SourceFiles(str(self.root), ".py")
         self.assertIsNone(sources.at("layers/norm.txt:1"))
         self.assertIsNotNone(sources.at("layers/norm.py:1"))
 

@@ -9,14 +9,14 @@ import unittest
 from _breakdown.output.characters import Characters
 from _breakdown.output.column_texts import columns_of
 from _breakdown.output.fill import Grid
-from _breakdown.output.markdown import Page
+from _breakdown.output.markdown import MarkdownPage
 from _breakdown.output.screen import View
 from tests.answers import BATCH, answers, demo, error_answers
 from tests.builders.xspace import op, trace
 from tests.harness import AFTER, BEFORE, WITH_TEXT, answer
 from tests.shown import blocks_of, markdown_of
 
-PAGE = Page(Characters("utf-8"))
+PAGE = MarkdownPage(Characters("utf-8"))
 # GitHub would interpret these names as tables, code, tags, emphasis, mentions or references.
 HOSTILE = (
     *("a|b", "`a`", "``", "<none>", "__init__.py", "layers_*", "@x", "#1", "a\\|b", "\\", "|"),

@@ -13,7 +13,7 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-from _breakdown.output.schema import OPTIONAL, OR, Page, Row, schema_of
+from _breakdown.output.schema import OPTIONAL, OR, DeclaredFields, Row, schema_of
 from _breakdown.pipeline import no_answer
 from _breakdown.pipeline.context import SCHEMA_VERSION
 from tests.answers import BATCH, answers, demo, error_answers
@@ -48,7 +48,7 @@ def random_anatomy_case(rng: random.Random) -> tuple[bytes, Json]:
 
 def rows() -> Iterator[tuple[str, Row]]:
     """Yield the rows of the page, each with the name of its object."""
-    for name, fields in Page(FIELDS).objects.items():
+    for name, fields in DeclaredFields(FIELDS).objects.items():
         for row in fields.values():
             yield name, row
 
@@ -225,7 +225,7 @@ class Declarations(unittest.TestCase):
             self.assertEqual(declared[name, "schema_version"], f"`{SCHEMA_VERSION}`")
 
     def test_every_object_has_a_mode_or_is_named_in_a_type(self) -> None:
-        declared = Page(FIELDS)
+        declared = DeclaredFields(FIELDS)
         named = " ".join([row.type for _, row in rows()] + [*declared.types.values()])
         for name in {name for name, _ in rows()} - {*ALL_MODES}:
             if not name.startswith("Absent"):

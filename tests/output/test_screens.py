@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from _breakdown.output.fill import Grid
-from _breakdown.output.text import SHORTEST_CUT, Page, Style
+from _breakdown.output.text import SHORTEST_CUT, Style, TextPage
 from _breakdown.units import Unit
 from tests.answers import BATCH, answers, demo
 from tests.builders.pauses import answer_of, thread
@@ -29,9 +29,9 @@ class Screen:
         self.tables: list[tuple[int, list[Sequence[str]], list[str]]] = []
         self.cut: list[str] = []
         rows: list[tuple[Sequence[str], str]] = []
-        lines_of_table, row, cut = Page.lines_of_table, Page.row, Page.cut
+        lines_of_table, row, cut = TextPage.lines_of_table, TextPage.row, TextPage.cut
 
-        def noting_table(page: Page, grid: Grid, unit: Unit) -> Iterator[str]:
+        def noting_table(page: TextPage, grid: Grid, unit: Unit) -> Iterator[str]:
             rows.clear()
             lines = list(lines_of_table(page, grid, unit))
             columns: list[Sequence[str]] = [*zip(*(cells for cells, _ in rows), strict=True)]
@@ -41,21 +41,21 @@ class Screen:
             self.tables.append((len(grid.rows), columns, shown))
             yield from lines
 
-        def noting_row(page: Page, cells: Sequence[str], *more: Any) -> str:
+        def noting_row(page: TextPage, cells: Sequence[str], *more: Any) -> str:
             line = row(page, cells, *more)
             rows.append((cells, line))
             return line
 
-        def noting_cut(page: Page, text: str, kind: str, width: int) -> str:
+        def noting_cut(page: TextPage, text: str, kind: str, width: int) -> str:
             shown = cut(page, text, kind, width)
             if shown != text:
                 self.cut.append(shown)
             return shown
 
         with (
-            mock.patch.object(Page, "lines_of_table", noting_table),
-            mock.patch.object(Page, "row", noting_row),
-            mock.patch.object(Page, "cut", noting_cut),
+            mock.patch.object(TextPage, "lines_of_table", noting_table),
+            mock.patch.object(TextPage, "row", noting_row),
+            mock.patch.object(TextPage, "cut", noting_cut),
         ):
             self.lines = text_of(fields, "utf-8", style=Style(width)).splitlines()
 
