@@ -90,11 +90,11 @@ class NoAnswer(Exception):
 
 
 def available_in(fields: dict[str, Any]) -> list[str]:
-    """Return the first nine names of each `available_…` field."""
+    """Return the first nine names of each `available_…` field that has any."""
     return [
         f"{field} {', '.join(map(str, names[:9]))}"
         for field, names in fields.items()
-        if field.startswith("available_")
+        if field.startswith("available_") and names
     ]
 
 

@@ -283,7 +283,7 @@ def _check_file(file: FileContent, path: str) -> None:
     if not stat.S_ISREG(os.fstat(file.fd).st_mode):
         raise Damage(0, "not a regular file; pipe its content in and pass - as PROFILE")
     head = file.read(0, _HEAD)
-    if path.endswith(".gz") and not head.startswith(GZIP_MAGIC):
+    if path.endswith(".gz") and head and not head.startswith(GZIP_MAGIC):
         otherwise = "not gzip data, although the name ends in .gz; rename the file"
         raise Damage(0, not_a_trace(head) or otherwise)
 
