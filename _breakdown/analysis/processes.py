@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from _breakdown.pipeline.context import Context
@@ -85,8 +85,7 @@ def work_on(
     def work_at(i: int) -> T:
         # Every process works on every nth item, so the index is close to the number of finished
         # items.
-        progress = context.on_progress
-        with progress.part(activity, i, len(items)) if progress else nullcontext():
+        with context.part(activity, i, len(items)):
             return work(items[i])
 
     if n_bytes <= SMALL_FILE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +26,7 @@ from _breakdown.analysis.devices.cohort import (
     total_of,
     verdict_of,
 )
+from _breakdown.analysis.devices.record_format import HostRecord
 from _breakdown.analysis.devices.run_devices import (
     LineDelta,
     LoadRecords,
@@ -42,6 +43,7 @@ from _breakdown.output.screen import Column, Each, End, Part, Says, Section, Tab
 from _breakdown.pipeline.context import SCHEMA_VERSION, Context
 from _breakdown.pipeline.groups import mean, percent, rounded_mean
 from _breakdown.pipeline.load import Place, of_host
+from _breakdown.pipeline.no_answer import NoAnswer
 from _breakdown.pipeline.texts import cut_texts
 from _breakdown.units import counted, time
 
@@ -52,6 +54,8 @@ OF_VERDICT = (
     *("imbalance", "gain_ps", "gain_pct_of_step", "host_gain_ps", "straggler", "n_slowest"),
     *("p_value", "cause", "uniform_pct", "slow_host"),
 )
+# The activity that the progress names.
+READING = "reading captures"
 # Maximum number of source lines in the table that compares two devices.
 N_LINES = 20
 
@@ -67,14 +71,14 @@ def spread(
     n_named = Counter(os.path.basename(place.path) for place in places)
     # Cache two files: two devices of each cohort are read again for their lines, and standard input
     # can be read only once.
-    load_again = lru_cache(maxsize=2)(partial(records_of_file, context=context))
+    load_again = lru_cache(maxsize=2)(partial(records_in, n=len(places), context=context))
     n_bytes = sum(size_of(place, context) for place in places)
     place_of: dict[LoadRecords, Place] = {partial(load_again, place): place for place in places}
     found = spread_of_records(
         {name_in(place, n_named): loader for loader, place in place_of.items()},
         device=request.device,
         steps=steps,
-        on_each=partial(work_on, activity="reading captures", context=context, n_bytes=n_bytes),
+        on_each=partial(work_on, activity=READING, context=context, n_bytes=n_bytes),
     )
     context.warn(
         *(f"a host is omitted, because it cannot be read: {why}" for why in found.unreadable),
@@ -97,6 +101,12 @@ def spread(
     # Shorten texts: another program may have written long texts into a record.
     cut_texts(answer)
     return answer
+
+
+def records_in(place: Place, n: int, context: Context) -> Sequence[HostRecord | NoAnswer]:
+    """Read one of `n` files. If it is read again for its lines, progress counts it as the last."""
+    with context.part(READING, n - 1, n):
+        return records_of_file(place, context)
 
 
 def name_in(place: Place, n_named: Counter[str]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from _breakdown.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any, Final
 
     from _breakdown.pipeline.streams import Progress
@@ -99,6 +102,10 @@ class Context:
     def show_progress(self, activity: str, done: int, total: int) -> None:
         if self.on_progress:
             self.on_progress(activity, done, total)
+
+    def part(self, activity: str, i: int, n: int) -> AbstractContextManager[None]:
+        """Count what is done inside `with` as part `i` of a work with `n` parts."""
+        return self.on_progress.part(activity, i, n) if self.on_progress else nullcontext()
 
     def with_own_notes(self) -> Context:
         """Return a copy of the context without notes, so that the caller can choose which new notes

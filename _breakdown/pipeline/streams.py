@@ -27,7 +27,7 @@ class Progress:
         # The works that consist of parts, the innermost last: the activity, the part that is being
         # done, and the number of parts.
         self._works: list[tuple[str, int, int]] = []
-        self._furthest = 0.0
+        self._furthest, self._last = 0.0, ""
 
     def __call__(self, activity: str, done: int, total: int) -> None:
         """Show how much is done. If `total` is 0 (unknown), `done` must be in bytes."""
@@ -49,9 +49,13 @@ class Progress:
 
     @contextmanager
     def part(self, activity: str, i: int, n: int) -> Iterator[None]:
-        """Count what is done inside `with` as part `i` of a work with `n` parts."""
-        if not self._works:
-            self._furthest = 0.0
+        """Count what is done inside `with` as part `i` of a work with `n` parts. A work that goes
+        on, or that does a part again, never falls back."""
+        if self._works and self._works[0][0] == activity:
+            yield
+            return
+        if not self._works and activity != self._last:
+            self._furthest, self._last = 0.0, activity
         self._works.append((activity, i, n))
         self(activity, 0, 1)
         try:
