@@ -83,6 +83,9 @@ else:
         def __class_getitem__(cls, _):
             return cls
 
+        def __call__(self):
+            """Be callable, as Python 3.10 demands of a type."""
+
     class StandIn(ModuleType):
         """Stand in for a module; import the module for names that the stand-in lacks."""
 
