@@ -17,7 +17,7 @@ from _breakdown.pipeline.ops import Op as RealOp
 from _proto.hlo.text import HloText
 from _proto.trace import open_trace
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import array, metadata_plane
+from tests.builders.hlo_proto import array, metadata_plane, tuple_of
 from tests.builders.xspace import (
     Event,
     EventMetadata,
@@ -559,6 +559,42 @@ class Payload(unittest.TestCase):
         for ops in ([begin, end], [end]):
             result = row(ops)
             self.assertEqual((result["collective"], result["payload_bytes"]), ("to_host", 32))
+
+    def test_payload_of_an_in_place_permute_is_unknown(self) -> None:
+        # An in-place permute writes slices of one input into another.
+        sent, into, at = "f32[64]{0}", "f32[128]{0}", "(s32[], s32[])"
+        name, sizes = "collective-permute-start.1", ", slice_sizes={{4},{4}}"
+        whole = f"({sent}, {into}, {at}, {at})"
+        shapes = [array("f32", 64), array("f32", 128), *[tuple_of(array("s32"), array("s32"))] * 2]
+        program: Program = {
+            "main": [
+                *(hlo_proto.op(f"p.{i}", "parameter", shape=x) for i, x in enumerate(shapes)),
+                hlo_proto.op(name, "collective-permute-start", "p.0", "p.1", "p.2", "p.3"),
+                hlo_proto.op("collective-permute-done.1", "collective-permute-done", name,
+                             shape=array("f32", 128)),
+            ]
+        }  # fmt: skip
+        shown = f"{sent} %in, {into} %out, {at} %from, {at} %to"
+        bare = "%p.0, %p.1, %p.2, %p.3"
+        for operands, more, of in (
+            (shown, "", None),
+            (shown, sizes, program),
+            (bare, sizes, None),
+            (bare, "", program),
+        ):
+            for shape in (into, "()"):
+                begin = start(name, 0, shape=whole, operands=operands, attributes=more)
+                ops = [begin, done(name, 10, 5, shape=shape, operands=f"{whole} %{name}")]
+                self.assertIsNone(row(ops, of)["payload_bytes"], (operands, more))
+        alone = op("a", "collective-permute", 0, 1, shape=into, operands=shown)
+        self.assertIsNone(row([alone])["payload_bytes"])
+        # A single input is sent as a whole, even if the output is unknown.
+        alone = op("a", "collective-permute", 0, 1, shape="()", operands=f"{sent} %a")
+        self.assertEqual(row([alone])["payload_bytes"], 256)
+        # A permute can send several arrays together.
+        both = f"({sent}, {into})"
+        together = op("a", "collective-permute", 0, 1, shape=both, operands=f"{sent} %a, {into} %b")
+        self.assertEqual(row([together])["payload_bytes"], 768)
 
     def test_send_and_recv_have_payloads(self) -> None:
         data, token = "f32[8]{0}", "token[]"
