@@ -315,7 +315,9 @@ class StepArrays:
             # The ops that make copies have no phase of their own.
             if use.ran.op.phase != "unknown" or not self._copies(use.ran)
         }
-        return OPTIMIZER_STATE if phases == {"other"} and self.is_donated(array) else PARAMETER
+        # The compiler fuses updates with the backward pass, but weights are read by the forward pass.
+        is_state = phases and phases <= {"other", "backward"} and self.is_donated(array)
+        return OPTIMIZER_STATE if is_state else PARAMETER
 
     def _copies(self, ran: Executions) -> bool:
         """Return whether an op copies an array, or a slice of one."""
