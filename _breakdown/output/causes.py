@@ -77,7 +77,7 @@ def with_sentences(causes: list[Json]) -> list[Json]:
         elif row["gain_ps"] is None:
             # The reason says how much time the cause takes.
             row["in_short"] = sentences_of(row["says"])[0]
-            if helps and (row["unknown_ps"] or 0) > largest_gain:
+            if helps and (row.get("unknown_ps") or 0) > largest_gain:
                 row["in_short"] = f"{sentences_of(helps)[0]} Why: {row['in_short']}"
         elif helps or also:
             row["in_short"] = f"{also}{sentences_of(helps)[0] if helps else ''}".strip()
