@@ -8,13 +8,13 @@ from _breakdown.output.causes import with_sentences
 from tests.harness import Json
 
 
-def cause(advice: str, gain: int | None, **more: Json) -> Json:
+def cause(advice: str, gain: int | None, unknown_ps: int | None = None) -> Json:
     return {
         "source_user": "m.py:1",
         "gain_ps": gain,
         "says": "It waits. It waits long.",
         "what_helps": advice,
-        **more,
+        **({} if unknown_ps is None else {"unknown_ps": unknown_ps}),
     }
 
 

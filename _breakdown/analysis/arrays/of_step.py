@@ -315,7 +315,7 @@ class StepArrays:
             # The ops that make copies have no phase of their own.
             if use.ran.op.phase != "unknown" or not self._copies(use.ran)
         }
-        # The compiler fuses updates with the backward pass, but weights are read by the forward pass.
+        # The compiler fuses updates with the backward pass, but the forward pass reads weights.
         is_state = phases and phases <= {"other", "backward"} and self.is_donated(array)
         return OPTIMIZER_STATE if is_state else PARAMETER
 
