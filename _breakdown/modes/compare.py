@@ -17,7 +17,7 @@ from _breakdown.analysis.causes import RULE_NAMED
 from _breakdown.analysis.devices.cohort import uniform_part
 from _breakdown.analysis.records.captures import RECORD_SUFFIXES, read_records
 from _breakdown.analysis.records.comparison import compare_records
-from _breakdown.analysis.records.comparison_notes import RUN_TO_RUN, warnings_of
+from _breakdown.analysis.records.comparison_notes import RUN_TO_RUN, note_on_gate, warnings_of
 from _breakdown.analysis.records.comparison_rows import fields_of, gate_row
 from _breakdown.output.phrases import Next, at, bracketed, joined, short, short_path
 from _breakdown.output.program_facts import differing, facts, minor_facts
@@ -66,6 +66,8 @@ def compare(
         steps=steps,
     )
     context.warn(*warnings_of(found))
+    if fail_over is not None:
+        context.warn(*note_on_gate(found, fail_over))
     if found.unit == "step":
         context.note(RUN_TO_RUN)
     answer: Json = {

@@ -285,6 +285,15 @@ class Gate(InFolder):
         self.assertEqual(self.gate(before, after, "0.3"), (0, []))
         self.assertEqual(self.gate(before, after, "0.299"), (3, ["step_duration"]))
 
+    def test_limit_below_what_hosts_differ_by_is_noted(self) -> None:
+        here = capture(1, 4)
+        there = {**here, "host": "other"}
+        for after, limit, n_notes in ((there, "1.2", 1), (there, "1.3", 0), (here, "1.2", 0)):
+            options = ("--baseline", str(self.file(here)), "--fail-over", limit)
+            notes = run(self.file(after), "compare", *options).object["notes"]
+            found = [note for note in notes if note.startswith("the hosts differ")]
+            self.assertEqual(len(found), n_notes, (after["host"], limit))
+
     def test_gate_exits_with_1_if_there_are_too_few_steps(self) -> None:
         self.assertEqual(self.gate(capture(1, 3), capture(2, 3, factor=2), "1"), (1, []))
 

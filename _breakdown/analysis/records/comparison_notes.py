@@ -14,6 +14,20 @@ RUN_TO_RUN = (
 )
 
 
+# Times of the same program on two nodes differed by up to this percentage (a public ledger, v6e).
+BETWEEN_NODES_PCT = 1.3
+
+
+def note_on_gate(found: Comparison, limit: float) -> Iterator[str]:
+    """Yield a note if the gate's limit is smaller than what hosts differ by."""
+    hosts = ({run.record.host for run in side.runs} for side in (found.before, found.after))
+    if limit < BETWEEN_NODES_PCT and set.isdisjoint(*hosts):
+        yield (
+            f"the hosts differ, and the same program can take up to {BETWEEN_NODES_PCT} % longer on"
+            f" another host: --fail-over {limit:g} can fail without a change"
+        )
+
+
 def warnings_of(found: Comparison) -> Iterator[str]:
     noise, unit = found.noise, found.unit
     yield from notes_on_causes(found)
