@@ -85,8 +85,7 @@ def work_on(
     def work_at(i: int) -> T:
         # Every process works on every nth item, so the index is close to the number of finished
         # items.
-        with context.part(activity, i, len(items)):
-            return work(items[i])
+        return context.doing(activity, i, len(items), lambda: work(items[i]))
 
     if n_bytes <= SMALL_FILE:
         return in_turn(work_at, range(len(items)))

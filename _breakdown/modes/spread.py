@@ -105,8 +105,7 @@ def spread(
 
 def records_in(place: Place, n: int, context: Context) -> Sequence[HostRecord | NoAnswer]:
     """Read one of `n` files. If it is read again for its lines, progress counts it as the last."""
-    with context.part(READING, n - 1, n):
-        return records_of_file(place, context)
+    return context.doing(READING, n - 1, n, lambda: records_of_file(place, context))
 
 
 def name_in(place: Place, n_named: Counter[str]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from _breakdown.light import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import Any, Final
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final, TypeVar
+
+    T = TypeVar("T")
 
     from _breakdown.pipeline.streams import Progress
 
@@ -103,9 +102,15 @@ class Context:
         if self.on_progress:
             self.on_progress(activity, done, total)
 
-    def part(self, activity: str, i: int, n: int) -> AbstractContextManager[None]:
-        """Count what is done inside `with` as part `i` of a work with `n` parts."""
-        return self.on_progress.part(activity, i, n) if self.on_progress else nullcontext()
+    def doing(self, activity: str, i: int, n: int, work: Callable[[], T]) -> T:
+        """Return what `work` returns; progress counts it as part `i` of a work with `n` parts."""
+        progress = self.on_progress
+        has_begun = progress is not None and progress.begin(activity, i, n)
+        try:
+            return work()
+        finally:
+            if progress and has_begun:
+                progress.end()
 
     def with_own_notes(self) -> Context:
         """Return a copy of the context without notes, so that the caller can choose which new notes

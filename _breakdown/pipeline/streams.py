@@ -6,12 +6,10 @@ import errno
 import math
 import os
 import time
-from contextlib import contextmanager
 
 from _breakdown.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import TextIO
 
 
@@ -47,21 +45,19 @@ class Progress:
                 f"{activity}: {f'{int(100 * share)} %' if is_known else f'{done >> 20} MiB'}"
             )
 
-    @contextmanager
-    def part(self, activity: str, i: int, n: int) -> Iterator[None]:
-        """Count what is done inside `with` as part `i` of a work with `n` parts. A work that goes
-        on, or that does a part again, never falls back."""
+    def begin(self, activity: str, i: int, n: int) -> bool:
+        """Count what is done until `end` as part `i` of a work with `n` parts; return False if the
+        work has begun already. A work that does a part again never falls back."""
         if self._works and self._works[0][0] == activity:
-            yield
-            return
+            return False
         if not self._works and activity != self._last:
             self._furthest, self._last = 0.0, activity
         self._works.append((activity, i, n))
         self(activity, 0, 1)
-        try:
-            yield
-        finally:
-            self._works.pop()
+        return True
+
+    def end(self) -> None:
+        self._works.pop()
 
     def erase(self) -> None:
         if self._shown:
