@@ -29,7 +29,6 @@ from _breakdown.pipeline.command_line import (
     wrong,
 )
 from _breakdown.pipeline.context import DEVICE, SCHEMA_VERSION, Context, Outcome, Request
-from _breakdown.pipeline.names import with_suggestion
 from _breakdown.pipeline.no_answer import (
     BAD_ARGUMENTS,
     DEVICE_NOT_FOUND,
@@ -289,7 +288,7 @@ def with_lead(answer: Json, request: Request) -> Json:
     from _breakdown.output.lead import called_as, following, from_python, with_lead
 
     module = mode_named(request.mode).module
-    if not hasattr(module, "headline"):
+    if not hasattr(module, "sentences"):
         # `compare` and `spread` read the answers of `record`; people do not.
         return answer
 
@@ -347,9 +346,6 @@ def outcome_without_answer(
     if request and request.names_device and failure.reason == DEVICE_NOT_FOUND:
         status = 1
         fields.setdefault("detail", "the capture does not have the given device")
-    if request:
-        given = {"device": request.device, "host": request.host, **request.mode_options}
-        fields |= with_suggestion(fields, given)
     cut_texts(fields)
     details = "; ".join(filter(None, (fields.get("detail"), *available_in(failure.fields))))
     line = ": ".join(filter(None, ("compute_breakdown", failure.reason, details)))
@@ -445,11 +441,11 @@ class Answer(dict[str, "Any"]):
         says = self.get("headline") or self.get("detail") or self.get("reason") or ""
         return f"<{self['mode']}: {self['status']}, {len(self)} fields> {says}".rstrip()
 
-    def _repr_html_(self) -> str | None:
-        from _breakdown.output.notebook import html_of
+    def _repr_markdown_(self) -> str | None:
+        from _breakdown.output.forms import in_pipe
 
         module = module_of(self)
-        return html_of(self, module) if hasattr(module, "PARTS") else None
+        return in_pipe("markdown", self, module) if hasattr(module, "PARTS") else None
 
 
 def checked(profile: Captures, mode: str, options: Json) -> Call:

@@ -14,6 +14,7 @@ from _breakdown.modes import mode_named
 from _breakdown.output import blocks, csv, markdown, text
 from _breakdown.output.fill import Block
 from _breakdown.output.merged import merged_lines
+from _breakdown.output.phrases import joined
 from _breakdown.output.screen import Part, View
 from tests.harness import DEMO, Json, answer
 
@@ -64,7 +65,7 @@ def parts_of(mode: str) -> tuple[Part, ...]:
 
 
 def headline_of(fields: Json) -> str:
-    headline: str = mode_named(fields["mode"]).module.headline(fields)
+    headline: str = joined(mode_named(fields["mode"]).module.sentences(fields))
     return headline
 
 

@@ -1,14 +1,11 @@
-"""Count the events of a trace line, add up their times by name, and summarise counters: lines whose
-events are measurements, such as power or utilization."""
+"""Count the events of a trace line, and add up their times by name."""
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from heapq import nsmallest
 from itertools import islice
 from operator import le
@@ -20,9 +17,6 @@ from _proto.trace.plane import Plane, Value
 from _proto.xplane_pb2 import XEvent, XStat
 
 N_NAMES = 20
-Number = int | float
-# Matches a decimal number; longer digit sequences are not treated as numbers.
-DECIMAL_RE = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 class NameTally(NamedTuple):
@@ -52,46 +46,11 @@ class EntryTally:
         self.n = self.total = 0
 
 
-class Readings:
-    """A summary of one counter's readings."""
-
-    def __init__(self, number: Number) -> None:
-        self.n = 0
-        # Keep the sum exact, so that the mean is rounded only once.
-        self._sum = Fraction()
-        self.least = self.most = number
-        # Time and value of the earliest and of the latest reading that has a time.
-        self._first: tuple[int, Number] | None = None
-        self._last: tuple[int, Number] | None = None
-
-    def add(self, number: Number, start: int | None) -> None:
-        self.n += 1
-        self._sum += Fraction(number)
-        self.least, self.most = min(self.least, number), max(self.most, number)
-        if start is not None:
-            if self._first is None or start < self._first[0]:
-                self._first = start, number
-            if self._last is None or start >= self._last[0]:
-                self._last = start, number
-
-    @property
-    def mean(self) -> float:
-        return float(self._sum / self.n)
-
-    @property
-    def first(self) -> Number | None:
-        return self._first[1] if self._first else None
-
-    @property
-    def last(self) -> Number | None:
-        return self._last[1] if self._last else None
-
-
 class Tally:
     """Figures of all events of a line, or only of events with a matching name. Times are
     offsets."""
 
-    def __init__(self, grep: re.Pattern[str] | None, n_sampled: int, *, has_counters: bool) -> None:
+    def __init__(self, grep: re.Pattern[str] | None, n_sampled: int) -> None:
         self._grep = grep
         self._n_sampled = n_sampled
         self.n_events = 0
@@ -100,8 +59,6 @@ class Tally:
         self.n_timeless = self.n_negative = 0
         self._starts, self._durations = array("q"), array("q")
         self.event_stats: Counter[str] = Counter()
-        # Readings by event name and stat, in order of appearance; None if the line has no counters.
-        self.counters: dict[tuple[str | None, str], Readings] | None = {} if has_counters else None
         self.sampled: list[Sampled] = []
         # Each part of a plane has its own metadata ids.
         self._entries: dict[Plane, dict[int, EntryTally]] = {}
@@ -128,8 +85,6 @@ class Tally:
                 self.n_timeless += 1
             else:
                 self._add_span(start, duration, at)
-            if self.counters is not None:
-                self._add_readings(self.counters, plane, event, start, at)
             if len(self.sampled) < self._n_sampled:
                 self.sampled.append(sampled(plane, event, start, at))
         for stat_ids, n in stats.items():
@@ -149,20 +104,6 @@ class Tally:
         except OverflowError:
             raise Damage(at, "a time of an event exceeds 64 bits") from None
         self._durations.append(duration)
-
-    @staticmethod
-    def _add_readings(
-        counters: dict[tuple[str | None, str], Readings],
-        plane: Plane,
-        event: XEvent,
-        start: int | None,
-        at: int,
-    ) -> None:
-        for stat, value in stats_by_name(plane, event.stats, at).items():
-            number = number_in(value)
-            if number is not None:
-                key = event_name(plane, event.metadata_id), stat
-                counters.setdefault(key, Readings(number)).add(number, start)
 
     @property
     def first(self) -> int | None:
@@ -225,15 +166,6 @@ def event_name(plane: Plane, metadata_id: int) -> str | None:
     """Return the name of an event, or None if the event has no name."""
     entry = plane.entry(metadata_id)
     return entry.name or None if entry else None
-
-
-def number_in(value: Value | None) -> Number | None:
-    """Convert a finite number or a decimal text to a number; return None for other values."""
-    if isinstance(value, str) and DECIMAL_RE.fullmatch(value):
-        value = int(value) if value.lstrip("+-").isdigit() else float(value)
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return value
-    return None
 
 
 def rank(name: NameTally) -> tuple[int, bool, str]:

@@ -13,7 +13,7 @@ The file defines
 - a function with the mode's name, which returns the answer's own fields. Its arguments are the
   step (only if the mode reads a step), the context, and the mode's options;
 - `PARTS`, the sentences and tables of the text output, and `MAIN`, the path of the main table;
-- `headline` and `next_steps`, which read the answer;
+- `sentences` of the headline and `next_steps`, which read the answer;
 - `brief`, if there is much that only `--all` prints: it returns the answer without that.
 """
 

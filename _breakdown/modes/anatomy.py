@@ -30,14 +30,14 @@ from _breakdown.pipeline.load import (
     opened_contents,
 )
 from _breakdown.pipeline.no_answer import UNREADABLE, NoAnswer, unreadable
-from _breakdown.pipeline.texts import cut_texts, exact, exact_if_integer
+from _breakdown.pipeline.texts import cut_texts, exact
 from _breakdown.units import counted, size
 from _proto.errors import Damage
 from _proto.trace.ranks import planes_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _breakdown.analysis.tallies import Readings, Sampled, Tally
+    from _breakdown.analysis.tallies import Sampled, Tally
     from _proto.trace.lines import Line
     from _proto.trace.plane import Plane, Value
     from _proto.trace.source import Source
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# A trace line holds counters if its name contains this text.
-COUNTER = "counter"
 # Maximum number of bytes to print of a stat that holds raw bytes.
 N_HEX = 32
 
@@ -236,7 +234,7 @@ def event_fields(parts: Sequence[LinePart], options: Options, context: Context) 
     from _proto.trace.wire import decode
 
     name, base = parts[0].line.name, min(line.base_ps for _, line in parts)
-    tally = Tally(options.grep, options.n_sampled or 0, has_counters=COUNTER in name)
+    tally = Tally(options.grep, options.n_sampled or 0)
     for plane, line in parts:
         for data, at in line.pieces():
             tally.add(plane, line.base_ps - base, at, decode(pb.XLine, data, at).events)
@@ -250,7 +248,6 @@ def event_fields(parts: Sequence[LinePart], options: Options, context: Context) 
             {"name": name.name, "n": name.n, "total_dur_ps": exact(name.total)} for name in names
         ],
         "n_names": n_names,
-        "counters": None if tally.counters is None else counter_rows(tally.counters),
     }
     if options.n_sampled is not None:
         figures["sample"] = [sample_row(event, base) for event in tally.sampled]
@@ -263,22 +260,6 @@ def notes_of(name: str, tally: Tally) -> Iterator[str]:
         yield f"{name}: the trace has no time for {n}, only a number of occurrences"
     if tally.n_negative:
         yield f"{name}: negative durations ({counted(tally.n_negative, 'event')}) count as 0"
-
-
-def counter_rows(counters: Mapping[tuple[str | None, str], Readings]) -> list[Json]:
-    return [
-        {
-            "name": name,
-            "stat": stat,
-            "n": readings.n,
-            "min": exact_if_integer(readings.least),
-            "mean": readings.mean,
-            "max": exact_if_integer(readings.most),
-            "first": None if readings.first is None else exact_if_integer(readings.first),
-            "last": None if readings.last is None else exact_if_integer(readings.last),
-        }
-        for (name, stat), readings in counters.items()
-    ]
 
 
 def sample_row(event: Sampled, base: int) -> Json:
@@ -374,20 +355,6 @@ PARTS: tuple[Part, ...] = (
                         ),
                     ),
                     Table(
-                        "counters of {name}",
-                        "counters",
-                        (
-                            Column("n", "n", "count"),
-                            Column("min", "min", "number"),
-                            Column("mean", "mean", "number"),
-                            Column("max", "max", "number"),
-                            Column("first", "first", "number"),
-                            Column("last", "last", "number"),
-                            Column("name", "name"),
-                            Column("stat", "stat"),
-                        ),
-                    ),
-                    Table(
                         "first events of {name}",
                         "sample",
                         (
@@ -408,15 +375,15 @@ PARTS: tuple[Part, ...] = (
 )
 
 
-def headline(answer: Json) -> str:
+def sentences(answer: Json) -> Iterator[str]:
     planes = [plane["name"] for plane in answer["planes"]]
     devices = sum(name.startswith("/device:TPU:") for name in planes)
     jax = answer["versions"].get("jax_version")
     version = f" (JAX {jax})" if jax else ""
     # With `--plane` or `--host`, the answer does not have all planes.
-    return (
-        f"The file{version} is {size(answer['file_bytes'])}. The answer has"
-        f" {counted(len(planes), 'plane')} ({devices} of TPUs) and"
+    yield f"The file{version} is {size(answer['file_bytes'])}."
+    yield (
+        f"The answer has {counted(len(planes), 'plane')} ({devices} of TPUs) and"
         f" {counted(len(answer['programs']), 'program')}."
     )
 

@@ -64,7 +64,7 @@ from _breakdown.output.columns import (
     STEP_SHARE,
     TIME,
 )
-from _breakdown.output.phrases import Next, at_line_of, joined, pause_sentence
+from _breakdown.output.phrases import Next, at_line_of, pause_sentence
 from _breakdown.output.screen import Column, Part, Says, Section, Table
 from _breakdown.output.verdict import (
     CLASSES,
@@ -132,7 +132,6 @@ def bottleneck(
         "hfu_at_least": budget.utilization(periods),
         "mfu": mfu,
         "tokens_per_s": tokens_per_s(one_step, tokens),
-        "over_roof": budget.over_roof_row(),
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),
@@ -382,24 +381,26 @@ PARTS: tuple[Part, ...] = (
 )
 
 
-def headline(answer: Json) -> str:
+def sentences(answer: Json) -> Iterator[str]:
     """Say where to start, and why; also what costs most if its cause is not known."""
     loss, cause = answer["largest_loss"], main_cause(answer["causes"])
     lost = loss["lost_ps"] if loss else 0
     if is_nothing_large(answer["causes"], loss):
         parts = [(cause["gain_ps"], cause_sentence(cause, answer))] if cause else []
         parts += [(lost, loss_sentence(loss, answer))] if loss else []
-        largest_first = sorted(parts, key=lambda part: -part[0])
-        return joined(
-            ["Nothing large to mend.", *(says for _, says in largest_first), *shares(answer)]
-        )
-    if cause:
-        is_larger = lost > cause["gain_ps"]
-        of_loss = [loss_sentence(loss, answer), *roof_sentences(loss)] if is_larger else []
-        return joined([cause_sentence(cause, answer, is_first=True), *of_loss])
-    if loss:
-        return joined([start_at_loss(loss, answer), *roof_sentences(loss)])
-    return "It is not sure that any cause gains much."
+        yield "Nothing large to mend."
+        yield from (says for _, says in sorted(parts, key=lambda part: -part[0]))
+        yield from shares(answer)
+    elif cause:
+        yield cause_sentence(cause, answer, is_first=True)
+        if lost > cause["gain_ps"]:
+            yield loss_sentence(loss, answer)
+            yield from roof_sentences(loss)
+    elif loss:
+        yield start_at_loss(loss, answer)
+        yield from roof_sentences(loss)
+    else:
+        yield "It is not sure that any cause gains much."
 
 
 def cause_sentence(cause: Json, answer: Json, *, is_first: bool = False) -> str:

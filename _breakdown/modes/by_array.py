@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any
 
 from _breakdown.analysis.arrays.of_step import StepArray, StepArrays, Use, arrays_of_step
@@ -20,14 +18,14 @@ from _breakdown.analysis.roof.roofs import Roofs, roofs_of
 from _breakdown.analysis.source.likely_lines import line_of
 from _breakdown.analysis.source.rows import chip_fields, likely_fields, peaks_used, scope_fields
 from _breakdown.output.columns import PEAKS, STEP_SHARE, TIME
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
+from _breakdown.output.phrases import Next, at_line_of, bracketed, capital, short
 from _breakdown.output.screen import Column, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped, percent
 from _breakdown.pipeline.no_answer import no_program
 from _breakdown.pipeline.normalize import Step
-from _breakdown.units import part_of, plural, size
+from _breakdown.units import part_of, size
 
 Json = dict[str, Any]
 
@@ -84,30 +82,15 @@ class Rows:
 
     def costliest(
         self, arrays: Sequence[StepArray], top: int, *, is_merged: bool
-    ) -> list[Sequence[StepArray]]:
+    ) -> Sequence[Sequence[StepArray]]:
         """Return the `top` costliest arrays, each merged with the same array of other layers: the
         shapes and lines are the same, and the names and scopes differ only in numbers."""
-        # Most keys take long to find, so compare them one by one, of the costliest arrays only.
-        keys = (look_of, self.role_of, line_of_maker) if is_merged else (id,)
-        places = {id(array): i for i, array in enumerate(arrays)}
-        n_split = count()
-        # Of equally costly arrays, the first comes first, but arrays split by line come last.
-        heap: list[tuple[int, int, bool, int, int, Sequence[StepArray]]]
-        heap = [(0, 0, False, 0, 0, arrays)] if arrays else []
-        found: list[Sequence[StepArray]] = []
-        while heap and len(found) < top:
-            *_, n_compared, group = heappop(heap)
-            if n_compared == len(keys):
-                found.append(group)
-                continue
-            key = keys[n_compared]
-            parts = grouped((key(array), array) for array in group).values()
-            is_split = key is line_of_maker and len(parts) > 1
-            for part in parts:
-                order = next(n_split) if is_split else places[id(part[0])]
-                compared = n_compared + 1 if len(part) > 1 else len(keys)
-                heappush(heap, (*rank_of(part), is_split, order, compared, part))
-        return found
+        if not is_merged:
+            return sorted(([array] for array in arrays), key=rank_of)[:top]
+        alike = grouped(
+            ((look_of(array), self.role_of(array), line_of_maker(array)), array) for array in arrays
+        )
+        return sorted(alike.values(), key=rank_of)[:top]
 
     def role_of(self, array: StepArray) -> Hashable:
         """Return what arrays of several layers have in common, except their look and line."""
@@ -257,6 +240,11 @@ def described(row: Json) -> Iterator[str]:
             yield f"read at {' and '.join(named)}"
     if row["kind"] == "result":
         yield "a result of the step"
+    yield from marks(row)
+
+
+def marks(row: Json) -> Iterator[str]:
+    """Yield what is special about an array."""
     if row["copy_of"]:
         noun = "slice" if row["copy_of"]["is_slice"] else "copy"
         yield f"a {noun} of {short(row['copy_of']['name'] or row['copy_of']['shape'])}"
@@ -305,10 +293,6 @@ PARTS: tuple[Part, ...] = (
 )
 
 
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
-
-
 def sentences(answer: Json) -> Iterator[str]:
     total = size(answer["totals"]["hbm_bytes"])
     if not answer["arrays"]:
@@ -316,66 +300,25 @@ def sentences(answer: Json) -> Iterator[str]:
         yield f"The arrays of this step move {total} through HBM{listed}."
         return
     row = answer["arrays"][0]
-    is_one = row["n_arrays"] == 1
-    shape = row["shape"]
-    if row["bytes"] is not None:
-        shape += f" ({size(row['bytes'])}{'' if is_one else ' each'})"
-    subject = shape
-    if row["name"]:
-        kind = row["kind"].replace("_", " ")
-        subject = f"{kind if not is_one else kind.capitalize()} {short(row['name'])}, {shape},"
-    if not is_one:
-        subject = f"{row['n_arrays']} arrays {'such as ' if row['name'] else ''}{subject}"
-    made = at_line_of(row, answer)
-    verb = "is" if is_one else "are"
     taken = part_of(row["dur_ps"], answer["step_duration_ps"]) + bracketed(row["pct_of_step"])
-    does = f"{subject}{f', made{made},' if made else ''} {verb} {accesses(row)}{for_reader(row)}"
+    array = array_of(row, answer)
     if row["dur_ps"]:
-        yield f"{does}: {taken}."
+        yield f"{array} {'costs' if row['n_arrays'] == 1 else 'cost'} {taken}."
     else:
-        yield f"{does}. No op that moves it is known to be limited by HBM."
-    yield from reasons(row, "It is" if is_one else "They are")
+        yield f"No op that moves {array} is known to be limited by HBM."
+    about = "; ".join(marks(row))
+    if about:
+        yield f"{capital(about)}."
     yield f"All arrays of the step move {total} through HBM."
 
 
-def accesses(row: Json) -> str:
-    done = [
-        f"{verb} {times(n)}"
-        for verb, n in (("written", row["n_writes"]), ("read", row["n_reads"]))
-        if n
-    ]
-    return " and ".join(done)
-
-
-def times(n: int) -> str:
-    return {1: "once", 2: "twice"}.get(n, f"{n} times")
-
-
-def for_reader(row: Json) -> str:
-    """Return ` for LINE` if the array is mostly read at another line than it is made."""
-    if not row["readers"]:
-        return ""
-    reader = row["readers"][0]
-    line = at_line_of(reader).removeprefix(" at ")
-    if not line or line == at_line_of(row).removeprefix(" at "):
-        return ""
-    return f", {'' if row['n_readers'] == 1 else 'mostly '}for {line}"
-
-
-def reasons(row: Json, they_are: str) -> Iterator[str]:
-    """Yield sentences about what is special about the array."""
-    if row["never_read_whole"]:
-        yield "Less than half of what is written is read."
-    if row["widened_from"]:
-        yield f"{they_are} wider than the {row['widened_from']} values that go in."
-    if row["copy_of"]:
-        origin = row["copy_of"]
-        noun = "slice" if origin["is_slice"] else "copy"
-        copies = f"a {noun}" if row["n_arrays"] == 1 else plural(noun, 2)
-        name = short(origin["name"] or origin["shape"])
-        yield f"{they_are} {copies} of {name}{at_line_of(origin)}."
-    if row["saved_for_backward"]:
-        yield f"{they_are} saved for the backward pass."
+def array_of(row: Json, answer: Json) -> str:
+    n, n_bytes = row["n_arrays"], row["bytes"]
+    arrays, each = ("", "") if n == 1 else (f"{n} arrays ", " each")
+    sized = "" if n_bytes is None else f" ({size(n_bytes)}{each})"
+    named = f" of {row['kind'].replace('_', ' ')} {short(row['name'])}" if row["name"] else ""
+    made = at_line_of(row, answer)
+    return f"{arrays}{row['shape']}{sized}{named}{f', made{made},' if made else ''}"
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

@@ -51,7 +51,7 @@ from _breakdown.output.columns import (
     STEP_SHARE,
     TOTAL,
 )
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
+from _breakdown.output.phrases import Next, at_line_of, bracketed, short
 from _breakdown.output.screen import Column, Each, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.executions import Executions
@@ -434,10 +434,6 @@ PARTS: tuple[Part, ...] = (
     ),
     PEAKS,
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -15,7 +15,7 @@ from _breakdown.analysis.scope_tree import Layer, Path, depth_first, levels_of, 
 from _breakdown.analysis.source.likely_lines import likely_groups
 from _breakdown.analysis.source.rows import line_rows
 from _breakdown.output.columns import LIKELY, RUNS, STEP_SHARE, TIME, TOTAL
-from _breakdown.output.phrases import Next, bracketed, joined, short
+from _breakdown.output.phrases import Next, bracketed, short
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.executions import Executions
@@ -132,10 +132,6 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -32,7 +32,7 @@ from _breakdown.output.columns import (
     TOTAL,
 )
 from _breakdown.output.merged import costliest_line
-from _breakdown.output.phrases import Next, at_line_of, joined
+from _breakdown.output.phrases import Next, at_line_of
 from _breakdown.output.screen import Column, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, group_by, source_key
@@ -160,10 +160,6 @@ PARTS: tuple[Part, ...] = (
         tail={"time": "tail.dur_ps"},
     ),
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

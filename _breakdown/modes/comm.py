@@ -24,7 +24,7 @@ from _breakdown.analysis.source.loops import Loops, loops_of
 from _breakdown.analysis.source.rows import likely_fields, scope_fields
 from _breakdown.light import NamedTuple
 from _breakdown.output.columns import LIKELY, LOOP, PEERS, RUNS
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined
+from _breakdown.output.phrases import Next, at_line_of, bracketed
 from _breakdown.output.screen import Column, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, grouped, most, percent, sum_if_known
@@ -330,10 +330,6 @@ PARTS: tuple[Part, ...] = (
 
 
 WORTH_A_LOOK_PCT = 3
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

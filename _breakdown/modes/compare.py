@@ -19,7 +19,7 @@ from _breakdown.analysis.records.captures import RECORD_SUFFIXES, read_records
 from _breakdown.analysis.records.comparison import compare_records
 from _breakdown.analysis.records.comparison_notes import RUN_TO_RUN, note_on_gate, warnings_of
 from _breakdown.analysis.records.comparison_rows import fields_of, gate_row
-from _breakdown.output.phrases import Next, at, bracketed, joined, short, short_path
+from _breakdown.output.phrases import Next, at, bracketed, short, short_path
 from _breakdown.output.program_facts import differing, facts, minor_facts
 from _breakdown.output.screen import Column, Part, Says, Table
 from _breakdown.pipeline.context import DEVICE, SCHEMA_VERSION, Context
@@ -233,10 +233,6 @@ PARTS: tuple[Part, ...] = (
 
 LESS = {"slower": "faster", "longer": "shorter"}
 FIGURES = {"step_duration": "step", "period": "period"}
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

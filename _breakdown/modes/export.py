@@ -315,13 +315,13 @@ def answer_rows(step: Step, context: Context, own: Mapping[str, Any]) -> Iterato
         yield key, text.encode(errors="backslashreplace").decode()
 
 
-def headline(answer: Json) -> str:
+def sentences(answer: Json) -> Iterator[str]:
     n_rows = answer["n_rows"]
     ops = counted(n_rows["ops"], "op")
     executions = counted(n_rows["executions"], "execution")
     file = f"{short_path(answer['out'])} ({size(answer['bytes'])})"
-    return f"Wrote {file}: {ops}, {executions}."
+    yield f"Wrote {file}: {ops}, {executions}."
 
 
-def next_steps(answer: Json) -> list[Next]:
-    return []
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield from ()

@@ -20,7 +20,7 @@ from _breakdown.analysis.idle.launches import Launches
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.source.rows import gap_row, period_fields
 from _breakdown.output.columns import STEP_SHARE, TIME
-from _breakdown.output.phrases import Next, bracketed, joined, pause_sentence
+from _breakdown.output.phrases import Next, bracketed, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Section, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.device import AFTER_ALL, BEFORE_ALL, Device
@@ -265,10 +265,6 @@ PARTS: tuple[Part, ...] = (
 
 
 HARDLY_PCT = 1
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -33,7 +33,7 @@ from _breakdown.analysis.source.rows import (
     scope_fields,
 )
 from _breakdown.output.columns import AVERAGE, LOST, OP_LINE, PEAKS, RUNS, STEP_SHARE, TOTAL
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
+from _breakdown.output.phrases import Next, at_line_of, bracketed, short
 from _breakdown.output.screen import Column, Each, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, percent, ranked_by, sum_if_known
@@ -110,9 +110,6 @@ def ops_of_kernel(asked: str, kernels: Mapping[str, Group], context: Context) ->
         for group in ops:
             by_op.setdefault(op_name(group.op), []).append(group)
     name = asked.removeprefix("%")
-    for candidates in (by_kernel, by_op):
-        if name in candidates:
-            return candidates[name]
     for candidates in (by_kernel, by_op):
         found = resolve_name(name, candidates, "--kernel", context)
         if found is not None:
@@ -296,10 +293,6 @@ PARTS: tuple[Part, ...] = (
     ),
     PEAKS,
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

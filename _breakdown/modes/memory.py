@@ -22,7 +22,7 @@ from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.source.likely_lines import NO_LINE, likely_line, likely_line_of
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.output.columns import BYTES, KIND
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined
+from _breakdown.output.phrases import Next, at_line_of, bracketed
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline import frames
 from _breakdown.pipeline.context import Context
@@ -65,10 +65,6 @@ class Origin:
     def name(self) -> str | None:
         return self.instruction.name if self.instruction else None
 
-    @property
-    def opcode(self) -> str | None:
-        return self.instruction.opcode if self.instruction else None
-
     @cached_property
     def tf_op(self) -> str | None:
         return self.instruction.tf_op if self.instruction else None
@@ -76,7 +72,9 @@ class Origin:
     @cached_property
     def argument(self) -> str | None:
         """Return the first name in a parameter's path; None for other instructions."""
-        part = ARGUMENT_RE.search(self.tf_op or "") if self.opcode == "parameter" else None
+        if not self.instruction or self.instruction.opcode != "parameter":
+            return None
+        part = ARGUMENT_RE.search(self.tf_op or "")
         return part[0] if part else None
 
 
@@ -137,7 +135,6 @@ def memory(step: Step, context: Context, *, top: int = 20) -> Json:
         "buffers": [buffer_row(piece, peak_size) for piece in live[:top]],
         "by_source": share_rows(live, "source_inner", lambda origin: origin.line),
         "by_op_name": share_rows(live, "tf_op", lambda origin: origin.tf_op),
-        "by_opcode": share_rows(live, "opcode", lambda origin: origin.opcode),
         "by_argument": share_rows(live, "argument", lambda origin: origin.argument),
         "tail": {
             "n_buffers_omitted": len(live[top:]),
@@ -286,7 +283,6 @@ PARTS: tuple[Part, ...] = (
     ),
     by("by line", "by_source", "line", Column("line", "source_inner", "file")),
     by("by argument", "by_argument", "argument", Column("argument", "argument", null="(none)")),
-    by("by opcode", "by_opcode", "opcode", Column("opcode", "opcode", "word", "(none)")),
     by("by op name", "by_op_name", "op name", Column("op name", "tf_op", "file", "(none)")),
     Table(
         "in other memory spaces (1 is VMEM, 5 is host memory)",
@@ -298,10 +294,6 @@ PARTS: tuple[Part, ...] = (
         what="space",
     ),
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

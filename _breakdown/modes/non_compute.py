@@ -25,7 +25,7 @@ from _breakdown.analysis.source.rows import (
 from _breakdown.light import NamedTuple
 from _breakdown.output.columns import AVERAGE, CATEGORY, KIND, LINE, RUNS, TOTAL
 from _breakdown.output.merged import merged_lines
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, short
+from _breakdown.output.phrases import Next, at_line_of, bracketed, short
 from _breakdown.output.screen import Column, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, group_by, percent
@@ -213,10 +213,6 @@ PARTS: tuple[Part, ...] = (
         tail={"time": "tail.dur_ps"},
     ),
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -13,7 +13,7 @@ example: --out step.html --open
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from _breakdown.analysis.idle.period_timeline import period_row
@@ -30,10 +30,11 @@ from _breakdown.analysis.roof.step_bar import Strip, strip_of
 from _breakdown.analysis.source.rows import op_name
 from _breakdown.modes import module_named
 from _breakdown.modes.kernel import NO_KERNELS
+from _breakdown.output.lead import headline_of
 from _breakdown.output.page import html_of
 from _breakdown.output.page_data import cut_lists
 from _breakdown.output.page_sections import sections_of
-from _breakdown.output.phrases import Next, with_assumption
+from _breakdown.output.phrases import Next
 from _breakdown.output.screen import Part, Says
 from _breakdown.pipeline.context import DEVICE, Context
 from _breakdown.pipeline.device import open_device
@@ -155,8 +156,7 @@ def side_of(
         if parts.get(mode) == OK:
             totals = of_step["totals"] | answers[mode]["totals"]
             whole = head | answers[mode] | {"mode": mode, "totals": totals}
-            says = module_named(mode).headline(whole)
-            answers[mode]["headline"] = with_assumption(says, whole)
+            answers[mode]["headline"] = headline_of(module_named(mode), whole)
     ledger = ledger_of(step, roofs_of(step.device, None, {}), {})
     return {
         "page": head,
@@ -251,7 +251,7 @@ def compared(
     context.warn(*of_compare.warnings)
     context.note(*of_compare.provenance)
     answer = {**fields, "mode": "compare"}
-    return answer | {"headline": of_mode.headline(answer)}
+    return answer | {"headline": headline_of(of_mode, answer)}
 
 
 def side_before(
@@ -353,9 +353,9 @@ HEAD: tuple[Part, ...] = ()
 PARTS: tuple[Part, ...] = (Says("{says:whole}"),)
 
 
-def headline(answer: Json) -> str:
-    return f"Wrote {answer['out']} ({size(answer['bytes'])})."
+def sentences(answer: Json) -> Iterator[str]:
+    yield f"Wrote {answer['out']} ({size(answer['bytes'])})."
 
 
-def next_steps(answer: Json) -> list[Next]:
-    return []
+def next_steps(answer: Json) -> Iterator[Next]:
+    yield from ()

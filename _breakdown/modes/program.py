@@ -18,7 +18,7 @@ from _breakdown.analysis.records.program_digest import donated_bytes, opcodes_ou
 from _breakdown.analysis.report import Runs, program_id_of, runs_of
 from _breakdown.analysis.source.rows import declared_row
 from _breakdown.output.columns import BYTES, RUNS, TOTAL
-from _breakdown.output.phrases import Next, joined, short
+from _breakdown.output.phrases import Next, short
 from _breakdown.output.screen import Column, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, grouped, sum_if_known
@@ -325,10 +325,6 @@ PARTS: tuple[Part, ...] = (
     Says("\nopcodes: {opcodes:count}"),
     Says("flags set: {flags.set:values}", when="flags.set"),
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -8,11 +8,10 @@ example: --peak-tflops-fp32 70
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from _breakdown.analysis.roof.costs import OPAQUE, costs_by_kernel, declared_notes
+from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.judging import (
     GroupPart,
     Skipped,
@@ -34,7 +33,7 @@ from _breakdown.analysis.source.rows import (
     with_reads,
 )
 from _breakdown.output.columns import LIMIT, LINE, OF_ROOF, PEAKS, TOTAL
-from _breakdown.output.phrases import Next, at_line_of, joined
+from _breakdown.output.phrases import Next, at_line_of
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import percent, ranked_by, sum_known
@@ -46,7 +45,6 @@ from _proto.hlo.text import DtypeClass
 Json = dict[str, Any]
 
 N_TOP_SKIPPED = 10
-N_TOP_SHORTFALL = 10
 
 
 def roofline(
@@ -151,7 +149,6 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute:
     entries = [entry for part in parts for entry in part.entries]
     judged = [entry for entry in entries if entry.lost is not None]
     over = [verdict for verdict in ranked if verdict.is_over_roof]
-    under = [verdict for verdict in ranked if not verdict.is_over_roof]
     rooflined = sum(verdict.total for verdict in ranked)
     return {
         "weighted_avg_mfu": weighted_average(ranked, lambda verdict: verdict.t_compute),
@@ -160,7 +157,6 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute:
         "over_roof": {
             "n_groups": len(over),
             "total_dur_ps": sum(verdict.total for verdict in over),
-            "weighted_avg_mfu_without": weighted_average(under, lambda verdict: verdict.t_compute),
         },
         "step_shortfall_ps": sum(verdict.shortfall for verdict in ranked),
         **per_op_fields(parts),
@@ -169,33 +165,15 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute:
         "step_compute_dur_ps_total": compute,
         "rooflined_pct_of_compute": percent(rooflined, compute),
         "skipped_pct_of_compute": percent(compute - rooflined, compute),
-        "top_shortfall_groups": [shortfall_row(verdict) for verdict in ranked[:N_TOP_SHORTFALL]],
-    }
-
-
-def shortfall_row(verdict: Verdict) -> Json:
-    op = verdict.part.op
-    return {
-        "agg_key": op.agg_key,
-        "source_inner": op.source_inner,
-        "tf_op": op.tf_op,
-        "total_dur_ps": verdict.total,
-        "shortfall_ps": verdict.shortfall,
-        "bound": verdict.bound,
     }
 
 
 def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> Json:
-    n = Counter(reason for _, reason in skipped)
     longest = sorted(
         skipped,
         key=lambda group: (-group.part.group.total, group.part.op.agg_key, group.reason),
     )
     return {
-        "n_no_flops": n[OPAQUE] + n["no_flops"],
-        "n_no_bytes": n["no_bytes"],
-        "n_dtype_other": n["dtype_other"],
-        "n_peak_unknown_for_dtype": n["peak_unknown_for_dtype"],
         "total_dur_ps_skipped": sum(part.group.total for part, _ in skipped),
         "top_skipped": [
             skipped_row(group, hbm_util(group.part, roofs, hbm_only))
@@ -350,10 +328,6 @@ PARTS: tuple[Part, ...] = (
     ),
     PEAKS,
 )
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

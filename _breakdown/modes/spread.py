@@ -38,7 +38,7 @@ from _breakdown.analysis.devices.run_devices import (
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.records.captures import captures_of, records_of_file, size_of, trace_of
 from _breakdown.output.columns import LINE, SCOPE
-from _breakdown.output.phrases import Next, joined
+from _breakdown.output.phrases import Next
 from _breakdown.output.screen import Column, Each, End, Part, Says, Section, Table
 from _breakdown.pipeline.context import SCHEMA_VERSION, Context
 from _breakdown.pipeline.groups import mean, percent, rounded_mean
@@ -384,10 +384,6 @@ IMBALANCES = {
     "slight": "Slightly unbalanced",
     "large": "Unbalanced",
 }
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -39,7 +39,7 @@ from _breakdown.output.columns import (
     TOTAL,
 )
 from _breakdown.output.merged import costliest_line
-from _breakdown.output.phrases import Next, at_line_of, bracketed, joined, pause_sentence
+from _breakdown.output.phrases import Next, at_line_of, bracketed, pause_sentence
 from _breakdown.output.screen import Column, End, Part, Says, Table
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.device import Device
@@ -320,10 +320,6 @@ PARTS: tuple[Part, ...] = (
 
 
 KINDS = {"compute": "math", "data_move": "data movement", "comm": "communication"}
-
-
-def headline(answer: Json) -> str:
-    return joined(sentences(answer))
 
 
 def sentences(answer: Json) -> Iterator[str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from _breakdown.output.fill import Block, Grid, filled
-from _breakdown.output.phrases import differs, pause_sentence
 from _breakdown.output.screen import Says, Section, View
 
 Json = dict[str, Any]
@@ -47,27 +46,10 @@ HEAD = (
     ),
     Section(
         (
-            Says("a step starts every {period_ps:time}", when="shows_period"),
             Says(
-                "(median {period_median_ps:time})",
-                when="shows_period period_differs",
-                continues=True,
-            ),
-            Says(
-                "with a pause of {between_steps_ps:time}",
+                "a step starts every {period_ps:time} (median {period_median_ps:time}), with a"
+                " pause of {between_steps_ps:time} (median {between_steps_median_ps:time})",
                 when="has_pause",
-                continues=True,
-            ),
-            Says(
-                "(median {between_steps_median_ps:time}; {pauses.max_ps:time} {pauses.when:word})",
-                when="has_pause pause_differs pauses_equal",
-                continues=True,
-            ),
-            Says(
-                "(median {between_steps_median_ps:time}; {pauses.min_ps:time} to"
-                " {pauses.max_ps:time} {pauses.when:word})",
-                when="has_pause pause_differs !pauses_equal",
-                continues=True,
             ),
         )
     ),
@@ -117,34 +99,11 @@ def ready(fields: Json, module: Any) -> Json:
         "unequal_steps": unequal_steps(fields),
         "other_program": is_other,
         "has_cycles": has_cycles,
+        "has_pause": is_pause_worth(fields),
     }
-    fields = {**fields, **about_period(fields), **more}
+    fields = {**fields, **more}
     prepare = getattr(module, "prepared", None)
     return prepare(fields) if prepare else fields
-
-
-def about_period(fields: Json) -> Json:
-    """Return which figures about the period are shown. Pauses of up to 1 % are hidden, and medians
-    that differ from the mean by up to 5 %. The median pause is also shown if some steps have no
-    pause after them."""
-    period, pause = fields.get("period_ps") or 0, fields.get("between_steps_ps") or 0
-    pauses = fields.get("pauses") or {"min_ps": 0, "max_ps": 0, "n": 0, "n_gaps": 0}
-    has_pause = is_pause_worth(fields)
-    period_differs = differs(period, fields.get("period_median_ps"))
-    pause_differs = (
-        differs(pause, fields.get("between_steps_median_ps")) or pauses["n"] < pauses["n_gaps"]
-    )
-    # Some headlines have the means, too.
-    sentence = pause_sentence(fields) if has_pause else ""
-    is_told = bool(sentence) and sentence in fields.get("headline", "")
-    is_told &= not (period_differs or pause_differs)
-    return {
-        "has_pause": has_pause and not is_told,
-        "period_differs": period_differs,
-        "pause_differs": pause_differs,
-        "pauses_equal": not differs(pauses["max_ps"], pauses["min_ps"]),
-        "shows_period": (has_pause or period_differs) and not is_told,
-    }
 
 
 def is_pause_worth(fields: Json) -> bool:

@@ -1,8 +1,8 @@
 """Escape characters, measure their width on a terminal, and truncate texts.
 
 Names in a trace can contain any character. Characters are escaped if they move the cursor or change
-the writing direction, or if the stream's encoding lacks them. If a letter has more than
-MOST_MARKS marks, the further marks are escaped, too.
+the writing direction, if they are marks on the letter before them, or if the stream's encoding
+lacks them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from functools import cache
 # Replacements for characters that the stream's encoding lacks.
 IN_ASCII = {"…": "...", "µ": "u", "·": "-", "█": "#"}
 MICROSECONDS_RE = re.compile(r"(?<=\d) us\b")
-# Maximum number of marks on one letter, enough for all languages; further marks are escaped.
-MOST_MARKS = 2
 # A path is cut between folders only if at least this width remains.
 SHORTEST_PATH = 11
 
@@ -46,10 +44,8 @@ class Characters:
     def seen(self, text: str, longest: int = 0) -> str:
         """Escape the characters that cannot be shown. From a very long text, keep only the start
         and end."""
-        # One terminal column shows at most one letter and its marks.
-        most = longest * (1 + MOST_MARKS)
-        if longest and len(text) > 2 * most:
-            text = f"{text[:most]}{text[-most:]}"
+        if longest and len(text) > 2 * longest:
+            text = f"{text[:longest]}{text[-longest:]}"
         if text.isascii() and text.isprintable():
             return text
         return "".join(self._shown(text))
@@ -57,17 +53,16 @@ class Characters:
     def _shown(self, text: str) -> Iterator[str]:
         from unicodedata import normalize
 
-        n_marks = MOST_MARKS
         for character in normalize("NFC", text):
-            shown = self._known.get(character) or self._look_up(character)
-            n_marks = 0 if width_of(character) else n_marks + 1
-            yield shown if n_marks <= MOST_MARKS else escaped(character)
+            yield self._known.get(character) or self._look_up(character)
 
     def _look_up(self, character: str) -> str:
-        from unicodedata import bidirectional
+        from unicodedata import bidirectional, category
 
-        # Escape right-to-left letters, because they reorder the characters around them.
+        # Escape right-to-left letters, because they reorder the characters around them, and marks
+        # that form no character with the letter before them.
         is_safe = character.isprintable() and bidirectional(character) not in ("R", "AL", "AN")
+        is_safe &= category(character) not in ("Mn", "Me")
         shown = character
         if not is_safe or not self._has(character):
             shown = IN_ASCII.get(character) or escaped(character)
@@ -105,11 +100,7 @@ class Characters:
         return f"{self.ellipsis}{folder if is_path else tail}"
 
     def _tail(self, text: str, width: int) -> str:
-        n = fitting(reversed(text), width)
-        while n and not width_of(text[-n]):
-            # Drop a leading mark, because its letter has been cut off.
-            n -= 1
-        return text[len(text) - n :]
+        return text[len(text) - fitting(reversed(text), width) :]
 
 
 def escaped(character: str) -> str:
@@ -120,10 +111,8 @@ def escaped(character: str) -> str:
 def width_of(character: str) -> int:
     if character.isascii():
         return 1
-    from unicodedata import category, east_asian_width
+    from unicodedata import east_asian_width
 
-    if category(character) in ("Mn", "Me"):
-        return 0
     return 2 if east_asian_width(character) in "WF" else 1
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
-from _breakdown.output.phrases import with_assumption
+from _breakdown.output.phrases import joined, with_assumption
 
 Json = dict[str, Any]
 
@@ -30,10 +30,14 @@ def with_lead(
         ]
     return {
         **{name: answer[name] for name in FIRST},
-        "headline": with_assumption(module.headline(answer), answer),
+        "headline": headline_of(module, answer),
         "next_steps": commands,
         **{name: value for name, value in answer.items() if name not in FIRST},
     }
+
+
+def headline_of(module: Any, answer: Json) -> str:
+    return with_assumption(joined(module.sentences(answer)), answer)
 
 
 def called_as(n_words: int) -> list[str]:

@@ -105,10 +105,11 @@ def capital(sentence: str) -> str:
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join the sentences, skipping those that would exceed LONGEST_HEADLINE characters."""
+    """Join the sentences, skipping those after the first that would exceed LONGEST_HEADLINE
+    characters."""
     headline = ""
     for sentence in sentences:
         longer = f"{headline} {sentence}".strip()
-        if len(longer) <= LONGEST_HEADLINE:
+        if not headline or len(longer) <= LONGEST_HEADLINE:
             headline = longer
     return headline

@@ -46,17 +46,6 @@ def folders_nearby(profile: str, context: Context, files_in: FilesIn) -> list[st
     return list(map(os.path.normpath, found or filter(has_files, [parent])))
 
 
-def viewer_file_below(profile: str, context: Context) -> str | None:
-    """Return a trace viewer file in a folder where a trace was expected, or None."""
-
-    def viewer_files_in(folder: str) -> dict[str, str]:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".trace.json.gz"))
-        return {name: os.path.join(folder, name) for name in names}
-
-    files = files_below(profile, context.with_own_notes(), viewer_files_in)
-    return os.path.normpath(next(iter(files.values()))) if files else None
-
-
 def is_folder(path: str) -> bool:
     """Return whether a path is a folder. Unlike `os.path.isdir`, raise OSError if access is
     denied."""

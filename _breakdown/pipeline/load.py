@@ -18,7 +18,6 @@ from _breakdown.pipeline.folders import (
     host_of,
     is_folder,
     notes_on_forms,
-    viewer_file_below,
 )
 from _breakdown.pipeline.no_answer import (
     DEVICE_NOT_FOUND,
@@ -64,7 +63,6 @@ def find_files(
             context.note(*notes_on_forms(files.values()))
             return files
         near = folders_nearby(profile, context, files_in)
-        for_viewer = viewer_file_below(profile, context)
     except (FileNotFoundError, NotADirectoryError):
         detail = f"{profile} does not exist; check the path"
         if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:/", profile):
@@ -77,8 +75,6 @@ def find_files(
         detail += f"; pass {near[0]}, which has such a file"
     elif near:
         detail += f"; pass one of its folders that have such files: {', '.join(near)}"
-    if for_viewer:
-        detail += f"; {for_viewer} lacks most of the trace, so pass the .xplane.pb file"
     raise NoAnswer("no_xplane_pb", detail=detail)
 
 

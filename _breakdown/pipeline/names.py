@@ -5,21 +5,11 @@ from __future__ import annotations
 from _breakdown.light import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterable, Sequence
 
     from _breakdown.pipeline.context import Context
 
 N_NEAREST = 20
-# For each option, the field of an error answer that lists the accepted names.
-AVAILABLE = {
-    "device": "available_devices",
-    "host": "available_hosts",
-    "plane": "available_planes",
-    "op": "available_ops",
-    "kernel": "available_kernels",
-    "below": "available_scopes",
-}
 
 
 def resolve_name(name: str, names: Collection[str], option: str, context: Context) -> str | None:
@@ -49,30 +39,7 @@ def suggestion(name: str, names: Collection[str]) -> str:
     others = [other for other in names if re.sub(r"\d+", "#", other) != without_numbers]
     close = [other for other in others if other.startswith(name)]
     close += get_close_matches(name, others, n=1, cutoff=0.7)
-    close += [other for other in others if is_short_for(name, other)]
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def is_short_for(name: str, other: str) -> bool:
-    """Return whether a name has letters of another one, in order, as `md` has of `markdown`."""
-    letters = iter(other)
-    return (
-        len(name) > 1 and name[0] == other[:1] != "-" and all(letter in letters for letter in name)
-    )
-
-
-def with_suggestion(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return the field `detail` with a suggestion appended, or an empty dict if no name in `asked`
-    is a likely misspelling."""
-    for option, available in AVAILABLE.items():
-        # Answers are about TPUs, so no other device is meant.
-        names = [name for name in fields.get(available, ()) if option != "device" or "TPU" in name]
-        if asked.get(option) and names:
-            hint = suggestion(asked[option], names)
-            if hint:
-                detail = fields.get("detail") or f"no {option} {asked[option]!r}"
-                return {"detail": detail + hint}
-    return {}
 
 
 def nearest_names(name: str, names: Iterable[str]) -> list[str]:

@@ -33,19 +33,12 @@ def plane_of(name: str) -> str:
     return forms_of_device(not_empty(name))[-1]
 
 
-def natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
 def index_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
-def natural_or_all(text: str) -> int | str:
-    return text if text == "all" else natural(text)
+def count_or_all(text: str) -> int | str:
+    return text if text == "all" else count(text)
 
 
 def slice_of(text: str) -> slice:
@@ -54,7 +47,7 @@ def slice_of(text: str) -> slice:
 
 
 def count(text: str) -> int:
-    """Parse flops or bytes, which can be written as 1.2e12."""
+    """Parse a whole number, which can be written as 1.2e12."""
     number = int(text) if text.isdecimal() else float(text)
     if not (0 <= number < 1 << 63 and number == int(number)):
         raise ValueError
@@ -126,8 +119,8 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
     return convert_or_reject
 
 
-TO_NATURAL = converter(natural, "a whole number of at least 0")
-TO_DEPTH = converter(natural_or_all, "a whole number of at least 0, or all")
+TO_NATURAL = converter(count, "a whole number of at least 0")
+TO_DEPTH = converter(count_or_all, "a whole number of at least 0, or all")
 TO_REGEX = converter(regex, "a Python regular expression")
 TO_STEP = converter(index_or_all, "a whole number, or all")
 TO_SLICE = converter(slice_of, "a Python slice A:B, such as 2: or :-1")
@@ -307,6 +300,28 @@ WRITING = {"page": "step.html", "export": "step.db"}
 FORMS_OF = {"record": ("json",), "export": ("json",), "page": ("json", "text", "markdown")}
 # Modes that accept several captures, and records.
 OF_CAPTURES = ("compare", "spread")
+# Options of which only one can be passed, and how a message names them.
+EXCLUSIVE = {
+    ("step", "step_id"): "--step and --step-id",
+    ("peers", "no_peers"): "--peers and --no-peers",
+    ("model_flops", "flops_per_token", "params"): "--model-flops, --flops-per-token and --params",
+}
+# Options that require one of others, with the message.
+REQUIRING = {
+    ("baseline_device", "baseline_host"): (
+        ("baseline",),
+        "--baseline-device and --baseline-host require --baseline",
+    ),
+    ("flops_per_token", "params"): (
+        ("tokens",),
+        "--flops-per-token and --params require --tokens, the tokens of one step on all devices",
+    ),
+    ("n_devices",): (
+        ("flops_per_token", "params"),
+        "--n-devices requires --flops-per-token or --params",
+    ),
+    ("line", "grep", "sample"): (("plane",), "--line, --grep and --sample require --plane"),
+}
 
 
 def contradictions_in(mode: str, given: Json, profiles: Sequence[str]) -> Iterator[str]:
@@ -314,10 +329,12 @@ def contradictions_in(mode: str, given: Json, profiles: Sequence[str]) -> Iterat
     # Import late, because --help does not need the module.
     from _breakdown.pipeline.folders import is_trace
 
-    if "step" in given and "step_id" in given:
-        yield "--step and --step-id exclude each other; pass only one"
-    if {"peers", "no_peers"} <= given.keys():
-        yield "--peers and --no-peers exclude each other; pass only one"
+    for names, what in EXCLUSIVE.items():
+        if len(given.keys() & {*names}) > 1:
+            yield f"{what} exclude each other; pass only one"
+    for names, (needed, what) in REQUIRING.items():
+        if given.keys() & {*names} and not given.keys() & {*needed}:
+            yield what
     if mode == "compare" and "baseline" not in given:
         yield "--mode compare requires --baseline PROFILE, the capture before the change"
     if mode in WRITING and "out" not in given:
@@ -330,15 +347,6 @@ def contradictions_in(mode: str, given: Json, profiles: Sequence[str]) -> Iterat
         yield from contradictions_with_baseline(given)
     if [*profiles, *given.get("baseline", ())].count("-") > 1:
         yield "- was passed twice, but stdin can be read only once; replace one - with a file"
-    if len({"model_flops", "flops_per_token", "params"} & given.keys()) > 1:
-        yield "--model-flops, --flops-per-token and --params exclude each other; pass only one"
-    per_token = {"flops_per_token", "params"} & given.keys()
-    if per_token and "tokens" not in given:
-        yield (
-            "--flops-per-token and --params require --tokens, the tokens of one step on all devices"
-        )
-    if "n_devices" in given and not per_token:
-        yield "--n-devices requires --flops-per-token or --params"
     kernels = [kernel for kernel, *_ in given.get("kernel_cost", ())]
     for kernel in dict.fromkeys(kernels):
         if kernels.count(kernel) > 1:
@@ -348,15 +356,11 @@ def contradictions_in(mode: str, given: Json, profiles: Sequence[str]) -> Iterat
         yield f"--mode {mode} has no {form} format; leave out --format {form}"
     if mode == "anatomy" and "device" in given:
         yield "--mode anatomy does not accept --device; use --plane"
-    if given.keys() & {"line", "grep", "sample"} and "plane" not in given:
-        yield "--line, --grep and --sample require --plane"
 
 
 def contradictions_with_baseline(given: Json) -> Iterator[str]:
     """Yield a message for each rule about `--baseline` that the options of mode `page` break."""
     baseline = given.get("baseline", [])
-    if given.keys() & {"baseline_device", "baseline_host"} and not baseline:
-        yield "--baseline-device and --baseline-host require --baseline"
     if len(baseline) > 1:
         yield f"--mode page accepts only one --baseline, got {len(baseline)}"
     if baseline and given.keys() & {"step", "step_id"}:

@@ -20,11 +20,6 @@ def exact(number: int) -> int | str:
     return number if abs(number) <= LARGEST_EXACT else str(number)
 
 
-def exact_if_integer(number: int | float) -> int | float | str:
-    """Return an integer as `exact` does, and a float unchanged."""
-    return exact(number) if isinstance(number, int) else number
-
-
 def cut_texts(fields: Mapping[str, Any], longest: int = LONGEST_TEXT) -> None:
     """Cut long texts in an answer in place, and add a note with their number."""
     n_cut = _cut_in(fields, longest)

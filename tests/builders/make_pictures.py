@@ -1,5 +1,4 @@
-"""Make the pictures for README.md and GUIDE.md: screenshots of the demo's page, and of its answer
-in a notebook.
+"""Make the pictures for README.md and GUIDE.md: screenshots of the demo's page.
 
     python3 -m tests.builders.make_pictures
 
@@ -15,9 +14,7 @@ import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import compute_breakdown
 from tests.builders.browser import Browser, browser
 from tests.harness import ROOT, answer
 
@@ -27,15 +24,7 @@ PICTURES: dict[str, tuple[str, str, str, int, str]] = {
     "page-dark": ("step", "#title", "#timeline", 1100, "dark"),
     "flame": ("step", "#flame", "#flame", 1100, "light"),
     "roofline": ("step", ".roofline", ".roofline", 900, "light"),
-    "notebook": ("notebook", "div", "table:nth-of-type(2)", 900, "light"),
 }
-# The look of tables and code in Jupyter.
-LOOK_OF_NOTEBOOKS = (
-    "body { font: 13px sans-serif; } table { border-collapse: collapse; font-size: 12px; }"
-    " th, td { padding: 3px 8px; } tbody tr:nth-child(odd) { background: #f5f5f5; }"
-)
-
-
 # Number of colours in a picture: 64 are enough for text and plain areas, and reduce the file to a
 # third of its size.
 N_COLOURS = 64
@@ -110,15 +99,10 @@ def with_few_colours(png: bytes) -> bytes:
 
 def main() -> None:
     with browser() as tab, tempfile.TemporaryDirectory() as folder:
-        step, notebook = Path(folder, "step.html"), Path(folder, "notebook.html")
+        step = Path(folder, "step.html")
         # Pass a relative path, so that the picture shows no local path.
         os.chdir(ROOT)
         answer("tests/data/demo", "page", "--out", str(step))
-        shown: Any = compute_breakdown.analyse("tests/data/demo", "bottleneck")
-        style = f"<meta charset='utf-8'><style>{LOOK_OF_NOTEBOOKS}</style>"
-        # The browser waits for this mark of a drawn page.
-        body = f"<body data-ready='true'>{shown._repr_html_()}</body>"
-        notebook.write_text(style + body, encoding="utf-8")
         for name, (file, first, last, width, colours) in PICTURES.items():
             scheme = {"name": "prefers-color-scheme", "value": colours}
             tab.ask("Emulation.setEmulatedMedia", features=[scheme])

@@ -5,20 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
-from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import compute_breakdown
 from tests.builders.xspace import op, trace
-from tests.harness import ALL_MODES, ROOT, shared_file
+from tests.harness import ROOT, shared_file
 from tests.modes.small_steps import small_capture
 
 analyse: Any = compute_breakdown.analyse
@@ -27,53 +25,15 @@ EXAMPLES = ROOT / "tests" / "examples"
 SMALL = shared_file("small.xplane.pb", small_capture())
 
 
-class Elements(HTMLParser):
-    """Collect the element names, texts and table cells of an HTML page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.cells: list[str] = []
-        self.texts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.names.add(tag)
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-        if self.cells:
-            self.cells[-1] += data
-
-
 def hostile_answer() -> Any:
     return analyse(trace([op(HOSTILE, "loop fusion", 0, 5)], [(HOSTILE, 0, 10)]), "by_op")
 
 
-class Html(unittest.TestCase):
-    def test_html_tables_show_the_same_figures_as_the_text(self) -> None:
-        for mode in (m for m in ALL_MODES if m not in NO_TABLES):
-            answer = analyse(SMALL, mode)
-            html = Elements(answer._repr_html_())
-            with self.subTest(mode=mode):
-                self.assertIn("table", html.names)
-                self.assertIn(answer["headline"].replace(" us", " µs"), html.texts)
-                # Text leaves out columns for which a line has no room, and both cut names.
-                text = compute_breakdown.render(answer, "markdown")
-                figures = [cell for cell in html.cells if re.fullmatch(r"[\d.]+", cell)]
-                self.assertGreater(len(figures), 2)
-                self.assertEqual([cell for cell in figures if cell not in text], [])
-
-    def test_html_of_an_error_answer_contains_the_reason(self) -> None:
-        with self.assertRaises(compute_breakdown.NoAnswer) as raised:
-            analyse("/no/such", "idle")
-        answer: Any = raised.exception.answer
-        self.assertIn("no_such_path", answer._repr_html_())
-
-
-NO_TABLES = ("page", "record", "export", "compare")
+class Markdown(unittest.TestCase):
+    def test_notebook_shows_the_answer_as_markdown(self) -> None:
+        answer = analyse(SMALL, "by_op")
+        self.assertEqual(answer._repr_markdown_(), compute_breakdown.render(answer, "markdown"))
+        self.assertIsNone(analyse(SMALL, "record")._repr_markdown_())
 
 
 @unittest.skipUnless(find_spec("nbclient") and find_spec("ipykernel"), "needs nbclient, ipykernel")
@@ -90,9 +50,7 @@ class Notebook(unittest.TestCase):
         NotebookClient(notebook, timeout=120).execute()
         (output,) = notebook.cells[0].outputs
         self.assertEqual(output.output_type, "execute_result")
-        names = Elements(output.data["text/html"]).names
-        self.assertIn("table", names)
-        self.assertNotIn("script", names)
+        self.assertIn("|:---|", output.data["text/markdown"].replace(" ", ""))
 
 
 class Examples(unittest.TestCase):

@@ -53,16 +53,6 @@ class Paths(RobustnessTest):
         self.assertTrue(detail.startswith(f"{nothing}; pass "), detail)
         self.assertIn("logs", detail.removeprefix(nothing))
 
-    def test_trace_viewer_file_is_rejected_with_advice(self) -> None:
-        for folder in ("h", "runs/2024_01_01", f"log/{RUNS}/2024_01_01"):
-            path = self.write(f"{folder}/h.trace.json.gz", gzip.compress(b"{}"))
-            for mode in ("summary", "spread", "anatomy"):
-                with self.subTest(folder=folder, mode=mode):
-                    outcome = run(self.folder / folder.partition("/")[0], mode)
-                    self.assert_absent(outcome, "no_xplane_pb")
-                    end = f"; {path} lacks most of the trace, so pass the .xplane.pb file"
-                    self.assertTrue(outcome.object["detail"].endswith(end), outcome.object)
-
     def test_newest_run_with_a_trace_is_used_and_noted(self) -> None:
         self.write(f"{RUNS}/2024_01_01/a.xplane.pb", SMALL)
         # A note about the only run would say nothing new.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import unittest
-from collections.abc import Sequence
 
 from tests.builders import hlo_proto
 from tests.builders.xspace import (
@@ -17,18 +16,13 @@ from tests.builders.xspace import (
     Line,
     Plane,
     Space,
-    Stat,
-    StatMetadata,
     StatNames,
     StatValue,
     bytes_field,
-    double,
     encode,
-    int64,
     int_field,
     op,
     ref,
-    string,
     text_field,
     tpu_plane,
 )
@@ -217,7 +211,7 @@ class OnePlane(unittest.TestCase):
             {"name": KERNEL, "n": 2, "total_dur_ps": 1000},
             {"name": "MemcpyD2H", "n": 1, "total_dur_ps": 750},
         ]
-        self.assertEqual((line["names"], line["n_names"], line["counters"]), (names, 2, None))
+        self.assertEqual((line["names"], line["n_names"]), (names, 2))
         self.assertNotIn("sample", line)
 
     def test_line_grep_and_sample_options_select_events(self) -> None:
@@ -288,42 +282,6 @@ class OnePlane(unittest.TestCase):
                 outcome = run(encode(gpu()), "anatomy", *words)
                 reason = outcome.object.get("reason")
                 self.assertEqual((reason, outcome.status), ("bad_arguments", 2))
-
-
-def counters(readings: Sequence[Event], name: str = "_counters_") -> list[Json] | None:
-    metadata = [EventMetadata(1, "HBM 0"), EventMetadata(2, "TensorCore"), EventMetadata(3, "")]
-    stats = ["power (W)", "throttle %", "% util", "P State"]
-    names = [StatMetadata(i, stat) for i, stat in enumerate(stats, 1)]
-    plane = Plane(DEVICE, [Line(name, list(readings), 2)], metadata, names)
-    found: list[Json] | None = one_line(encode(Space([plane])), "--plane", "0")["counters"]
-    return found
-
-
-class Counters(unittest.TestCase):
-    def test_counter_readings_are_summarised_by_name_and_stat(self) -> None:
-        rows = counters(
-            [
-                # First in the file, but last in time.
-                Event(1, 300, stats=[Stat(1, double(250.5)), Stat(2, int64(0))]),
-                Event(1, 100, stats=[Stat(1, double(180.25)), Stat(2, int64(12))]),
-                Event(1, 200, stats=[Stat(1, double(199.25))]),
-                Event(2, 100, stats=[Stat(3, string("71.5")), Stat(4, string("3"))]),
-                Event(2, 200, stats=[Stat(3, string("idle")), Stat(4, string("1"))]),
-            ]
-        )
-        names = ("name", "stat", "n", "min", "mean", "max", "first", "last")
-        expected = (
-            ("HBM 0", "power (W)", 3, 180.25, 210, 250.5, 180.25, 250.5),
-            ("HBM 0", "throttle %", 2, 0, 6, 12, 12, 0),
-            ("TensorCore", "% util", 1, 71.5, 71.5, 71.5, 71.5, 71.5),
-            ("TensorCore", "P State", 2, 1, 2, 3, 3, 1),
-        )
-        self.assertEqual(rows, [dict(zip(names, row, strict=True)) for row in expected])
-
-    def test_only_counter_lines_have_readings(self) -> None:
-        reading = Event(1, 5, stats=[Stat(1, int64(3))])
-        for name, is_counter in (("counters_0", True), ("XLA Ops", False), ("Counters", False)):
-            self.assertEqual(counters([reading], name) is not None, is_counter, name)
 
 
 class Damaged(InFolder):

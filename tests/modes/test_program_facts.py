@@ -126,7 +126,8 @@ class Precision(unittest.TestCase):
         ran = event("fusion.1", "convolution fusion", 0, 9, shape="bf16[8]{0}", flops=8)
         ran.stats["bytes_accessed"] = 8
         result = answer(trace_of(program, ran), "roofline")
-        self.assertEqual((result["groups"], result["skipped_groups"]["n_dtype_other"]), ([], 1))
+        (skipped,) = result["skipped_groups"]["top_skipped"]
+        self.assertEqual((result["groups"], skipped["reason"]), ([], "dtype_other"))
 
     def test_output_determines_the_dtype_if_no_dot_is_found(self) -> None:
         plain: Program = {

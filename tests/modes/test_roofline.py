@@ -89,15 +89,14 @@ class Roofline(unittest.TestCase):
         above = matmul(30, 3, 8, 1, stack="m.py:3:1")
         # This group has no duration and so no utilization.
         instant = matmul(40, 0, 8, 1, stack="m.py:4:1")
-        for ops, n, total, mfu in (
-            ((on_roof, below, instant), 0, 0, 0.5),
-            ((on_roof, below, above, instant), 1, 3, 0.5),
-            ((above, instant), 1, 3, None),
-            ((leaf(0, 5),), 0, 0, None),
+        for ops, n, total in (
+            ((on_roof, below, instant), 0, 0),
+            ((on_roof, below, above, instant), 1, 3),
+            ((above, instant), 1, 3),
+            ((leaf(0, 5),), 0, 0),
         ):
             result = roofline(list(ops), *peaks)["step_summary"]["over_roof"]
-            expected = {"n_groups": n, "total_dur_ps": total, "weighted_avg_mfu_without": mfu}
-            self.assertEqual(result, expected)
+            self.assertEqual(result, {"n_groups": n, "total_dur_ps": total})
 
 
 class Skipped(unittest.TestCase):
@@ -106,8 +105,6 @@ class Skipped(unittest.TestCase):
         if not result["top_skipped"]:
             return None
         (row,) = result["top_skipped"]
-        counter = {"opaque": "n_no_flops"}.get(row["reason"], f"n_{row['reason']}")
-        self.assertEqual(result[counter], 1)
         self.assertEqual(result["total_dur_ps_skipped"], 5)
         reason: str = row["reason"]
         return reason
@@ -175,7 +172,6 @@ class KernelCost(unittest.TestCase):
             # Of 410 ps, 204 flops need 102.
             [("flash", 400, "user", 3, 410, 204, 2002, 0.24878, 50, "bf16")],
         )
-        self.assertEqual(result["skipped_groups"]["n_no_flops"], 1)
         self.assertEqual(result["skipped_groups"]["total_dur_ps_skipped"], 50)
         # Judged groups take 410 of 460 ps.
         self.assertEqual(result["step_summary"]["rooflined_pct_of_compute"], 89.13)

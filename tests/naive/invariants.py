@@ -346,9 +346,6 @@ def roofline_faults(result: Json) -> Faults:
     judged = summary["rooflined_dur_ps"]
     yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
     yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
-    n_skipped = sum(n for name, n in skipped.items() if name.startswith("n_"))
-    if len(skipped["top_skipped"]) != min(10, n_skipped):
-        yield f"{len(skipped['top_skipped'])} of {n_skipped} skipped groups are shown"
     for row in rows:
         what, whole = row["agg_key"], row["total_dur_ps"]
         compute, hbm = row["t_compute_theory_ps"], row["t_hbm_theory_ps"]
@@ -450,7 +447,7 @@ def region_faults(what: str, row: Json) -> Faults:
 
 def memory_faults(result: Json) -> Faults:
     peak = result["peak_bytes"]
-    for name in ("by_source", "by_opcode", "by_argument"):
+    for name in ("by_source", "by_argument"):
         yield from sums_to(name, result[name], "bytes", peak)
     yield from sums_to("buffers", result["buffers"], "bytes", peak, result["tail"]["bytes"])
     yield from differs("by_kind", sum(result["by_kind"].values()), peak)

@@ -92,7 +92,7 @@ class Headlines(unittest.TestCase):
         self.assertGreater(n_checked, 20)
 
     def test_every_mode_but_record_has_a_headline(self) -> None:
-        without = {mode.name for mode in LISTED_MODES if not hasattr(mode.module, "headline")}
+        without = {mode.name for mode in LISTED_MODES if not hasattr(mode.module, "sentences")}
         self.assertEqual(without, {"record"})
 
     def test_headline_names_the_likely_line_of_ops_without_a_line(self) -> None:
