@@ -5,9 +5,14 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from _breakdown.output.merged import merged_lines
+from _breakdown.modes import module_named
+from _breakdown.output.fill import is_figure
+from _breakdown.output.merged import SUMS, merged_lines
 
 Json = dict[str, Any]
+
+# Figures that all rows of a line share, or that are left out if they differ.
+OF_LINE = ("line_dur_ps", "loop.trips")
 
 
 def group(line: str | None, time: int, **more: Any) -> Json:
@@ -33,6 +38,19 @@ class Merged(unittest.TestCase):
         for name in ("kind", "hlo_category", "source_is"):
             groups += [group("a", 3, **{name: "x"}), group("a", 4, **{name: "y"})]
         self.assertEqual(len(merged_lines(groups)), len(groups))
+
+    def test_figures_of_merged_rows_are_sums_or_the_same_for_the_whole_line(self) -> None:
+        n_tables = 0
+        for mode in ("summary", "by_source", "non_compute"):
+            for table in module_named(mode).PARTS:
+                if getattr(table, "merges_lines", False):
+                    n_tables += 1
+                    figures = {column.path for column in table.columns if is_figure(column)}
+                    advice = (
+                        f"{mode}: add a figure that may be added up to SUMS, or say here why not"
+                    )
+                    self.assertLessEqual(figures, {*SUMS, *OF_LINE}, advice)
+        self.assertEqual(n_tables, 3)
 
     def test_sum_with_an_unknown_part_is_unknown(self) -> None:
         groups = [group("a", time, layout_change_dur_ps=part) for time, part in ((1, 5), (2, None))]

@@ -48,9 +48,9 @@ _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
 # but a change of dtype only halves or quarters the bytes.
 LITTLE: Final = 1 / 8
 
-# The part of an op's time that is left, and the array of which it is left.
 # Which of a matmul's result, left and right operand lack a dimension.
 Side: TypeAlias = "tuple[bool, ...]"
+# The part of an op's time that is left, and the array of which it is left.
 _Found: TypeAlias = "tuple[float, Value]"
 
 
