@@ -27,7 +27,7 @@ GOLDENS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "program": (
         DEMO,
         ("program", "--top", "12"),
-        "n_computations n_instructions n_fusions n_devices opcodes collectives kernels retries "
+        "n_computations n_instructions n_fusions n_devices opcodes collectives kernels "
         "parameters tail aliased_bytes donated_unused_bytes",
     ),
     "kernel": (DEMO, ("kernel",), "kernels tail"),

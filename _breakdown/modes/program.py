@@ -27,7 +27,7 @@ from _breakdown.pipeline.normalize import Step
 from _breakdown.units import counted, size
 from _proto.hlo.backend_config import DeclaredCost
 from _proto.hlo.parameters import Parameter, read_parameters
-from _proto.hlo.program import NOT_RETRIED, RETRY_KEY, Instruction
+from _proto.hlo.program import Instruction
 from _proto.hlo.text import HBM, base_name
 
 Json = dict[str, Any]
@@ -57,7 +57,6 @@ def program(step: Step, context: Context, *, top: int = 20, flags: str | None = 
         "opcodes": dict(sorted(opcodes.items(), key=lambda item: (-item[1], item[0]))),
         "collectives": collective_rows(planned),
         "kernels": kernel_rows(instructions, runs),
-        "retries": retry_rows(instructions, runs),
         "parameters": (
             None
             if ranked is None
@@ -134,31 +133,6 @@ def kernel_row(kernel: Kernel, n_instructions: int, group: Group) -> Json:
         "n_executions": group.n,
         "total_dur_ps": group.total,
     }
-
-
-def retry_rows(instructions: Iterable[Instruction], runs: Runs) -> list[Json]:
-    rows: list[Json] = []
-    # Few instructions are retried, and decoding a config takes long, so search the text first.
-    found = (
-        each
-        for each in instructions
-        if RETRY_KEY in (text := each.message.backend_config) and NOT_RETRIED not in text
-    )
-    for instruction in found:
-        config = instruction.config
-        if config.retry_count:
-            group = executions_of([instruction], runs)
-            rows.append(
-                {
-                    "hlo_op": instruction.name,
-                    "retry_count": config.retry_count,
-                    "n_executions": group.n,
-                    "total_dur_ps": group.total,
-                    "vmem_used_bytes": config.vmem_used,
-                    "vmem_limit_bytes": config.vmem_limit,
-                }
-            )
-    return sorted(rows, key=lambda row: (-row["total_dur_ps"], row["hlo_op"]))
 
 
 def rank_of(parameter: Parameter) -> tuple[bool, int, int, tuple[int, ...]]:
@@ -295,18 +269,6 @@ PARTS: tuple[Part, ...] = (
         tail={"time": ""},
     ),
     Table(
-        "ops that were compiled more than once",
-        "retries",
-        (
-            Column("op", "hlo_op"),
-            Column("retries", "retry_count", "count"),
-            TOTAL,
-            RUNS,
-            Column("VMEM", "vmem_used_bytes", "bytes"),
-            Column("limit", "vmem_limit_bytes", "bytes"),
-        ),
-    ),
-    Table(
         "parameters",
         "parameters",
         (
@@ -337,8 +299,6 @@ def sentences(answer: Json) -> Iterator[str]:
     if answer["kernels"]:
         parts.append(counted(len(answer["kernels"]), "kernel"))
     yield f"The program {short(answer['program']['name'])}{on} has {', '.join(parts)}."
-    if answer["retries"]:
-        yield f"{counted(len(answer['retries']), 'op')} had to be compiled more than once."
     if answer["donated_unused_bytes"]:
         yield f"{size(answer['donated_unused_bytes'])} of donated arguments are not reused."
 

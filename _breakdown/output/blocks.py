@@ -115,13 +115,6 @@ def unequal_steps(fields: Json) -> Json | None:
     """Return the durations of the steps that are named like the picked step, if the longest takes
     at least 5 % longer than the shortest."""
     steps = fields.get("steps")
-    if fields["mode"] == "summary" and fields["status"] == "ok":
-        rows = fields["steps_rollup"]["by_name"]
-        # Numbered steps are in a row without a name.
-        like = {row["name"]: row for row in rows}
-        row = like.get(fields["step_name"]) or like.get(None)
-        names = {"min_ps": "min_dur_ps", "median_ps": "median_dur_ps", "max_ps": "max_dur_ps"}
-        steps = row and {"n": row["n"], **{name: row[names[name]] for name in names}}
     if not isinstance(steps, dict) or 20 * (steps["max_ps"] - steps["min_ps"]) <= steps["min_ps"]:
         return None
     return steps

@@ -70,12 +70,6 @@ class BackendConfig:
         not record this limit."""
         return self._vmem("scoped_memory_configs")
 
-    @property
-    def retry_count(self) -> int | None:
-        """Return how often the compiler retried compiling the instruction. The config does not
-        contain the reasons for the retries."""
-        return _as_count(_at(self._json, "retry_config", "retry_count"))
-
     def _vmem(self, key: str) -> int | None:
         sizes = [
             _as_count(memory.get("size"))

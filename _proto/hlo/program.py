@@ -29,9 +29,6 @@ M = TypeVar("M", bound=Message)
 
 _SPARSE_CORE = "sparsecore"
 _COST_KEY = b'"cost_estimate"'
-# A backend_config with the first text says how often the instruction was retried; with the second
-# text, that it was not retried.
-RETRY_KEY, NOT_RETRIED = b'"retry_count"', b'"retry_count":"0"'
 KERNEL_TARGET = b"tpu_custom_call"
 # Opcodes that run other computations op by op.
 _CONTROL = frozenset("while conditional call async-start async-update async-done".split())

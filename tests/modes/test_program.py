@@ -307,30 +307,6 @@ class Kernels(unittest.TestCase):
             ],
         )
 
-    def test_ops_compiled_in_several_variants_are_listed_by_time(self) -> None:
-        used = [{"memory_space": "1", "size": "8"}]
-        counts = {"a": "2", "b": "0", "c": 1, "d": "1", "e": "many", "f": None}
-        result = result_of(
-            {
-                "main": [
-                    instruction(
-                        name,
-                        "fusion",
-                        config=config(
-                            retry_config={"retry_count": count}, used_scoped_memory_configs=used
-                        ),
-                    )
-                    for name, count in counts.items()
-                ]
-            },
-            ran=[op("d", "loop fusion", 100, 10)],
-        )
-        names = "hlo_op retry_count n_executions total_dur_ps vmem_used_bytes vmem_limit_bytes"
-        self.assertEqual(
-            columns(result["retries"], *names.split()),
-            [("d", 1, 1, 10, 8, None), ("a", 2, 0, 0, 8, None), ("c", 1, 0, 0, 8, None)],
-        )
-
 
 def parameter(
     number: int = 0, shape: Shape | None = None, path: str | None = "w['a']", name: str = ""
