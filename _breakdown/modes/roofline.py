@@ -8,10 +8,11 @@ example: --peak-tflops-fp32 70
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
+from _breakdown.analysis.roof.costs import OPAQUE, costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.judging import (
     GroupPart,
     Skipped,
@@ -45,6 +46,7 @@ from _proto.hlo.text import DtypeClass
 Json = dict[str, Any]
 
 N_TOP_SKIPPED = 10
+N_TOP_SHORTFALL = 10
 
 
 def roofline(
@@ -165,15 +167,33 @@ def step_summary(ranked: Sequence[Verdict], parts: Sequence[GroupPart], compute:
         "step_compute_dur_ps_total": compute,
         "rooflined_pct_of_compute": percent(rooflined, compute),
         "skipped_pct_of_compute": percent(compute - rooflined, compute),
+        "top_shortfall_groups": [shortfall_row(verdict) for verdict in ranked[:N_TOP_SHORTFALL]],
+    }
+
+
+def shortfall_row(verdict: Verdict) -> Json:
+    op = verdict.part.op
+    return {
+        "agg_key": op.agg_key,
+        "source_inner": op.source_inner,
+        "tf_op": op.tf_op,
+        "total_dur_ps": verdict.total,
+        "shortfall_ps": verdict.shortfall,
+        "bound": verdict.bound,
     }
 
 
 def skipped_fields(skipped: Sequence[Skipped], roofs: Roofs, hbm_only: bool) -> Json:
+    n = Counter(reason for _, reason in skipped)
     longest = sorted(
         skipped,
         key=lambda group: (-group.part.group.total, group.part.op.agg_key, group.reason),
     )
     return {
+        "n_no_flops": n[OPAQUE] + n["no_flops"],
+        "n_no_bytes": n["no_bytes"],
+        "n_dtype_other": n["dtype_other"],
+        "n_peak_unknown_for_dtype": n["peak_unknown_for_dtype"],
         "total_dur_ps_skipped": sum(part.group.total for part, _ in skipped),
         "top_skipped": [
             skipped_row(group, hbm_util(group.part, roofs, hbm_only))

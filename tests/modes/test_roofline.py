@@ -105,6 +105,8 @@ class Skipped(unittest.TestCase):
         if not result["top_skipped"]:
             return None
         (row,) = result["top_skipped"]
+        counter = {"opaque": "n_no_flops"}.get(row["reason"], f"n_{row['reason']}")
+        self.assertEqual(result[counter], 1)
         self.assertEqual(result["total_dur_ps_skipped"], 5)
         reason: str = row["reason"]
         return reason

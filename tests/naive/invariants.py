@@ -346,6 +346,9 @@ def roofline_faults(result: Json) -> Faults:
     judged = summary["rooflined_dur_ps"]
     yield from sums_to("groups", rows, "total_dur_ps", judged, tail["dur_ps"])
     yield from sums_to("groups", rows, "shortfall_ps", short, tail["shortfall_ps"])
+    n_skipped = sum(n for name, n in skipped.items() if name.startswith("n_"))
+    if len(skipped["top_skipped"]) != min(10, n_skipped):
+        yield f"{len(skipped['top_skipped'])} of {n_skipped} skipped groups are shown"
     for row in rows:
         what, whole = row["agg_key"], row["total_dur_ps"]
         compute, hbm = row["t_compute_theory_ps"], row["t_hbm_theory_ps"]
