@@ -132,6 +132,7 @@ def bottleneck(
         "hfu_at_least": budget.utilization(periods),
         "mfu": mfu,
         "tokens_per_s": tokens_per_s(one_step, tokens),
+        "over_roof": budget.over_roof_row(),
         "capture": capture_row(step),
         "steps": steps_row(step),
         "budget": budget.rows(hideable),

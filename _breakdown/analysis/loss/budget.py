@@ -47,6 +47,16 @@ class Budget(NamedTuple):
     def idle(self) -> int:
         return self.step.duration - self.step.timeline.busy
 
+    @property
+    def over_roof(self) -> list[LedgerEntry]:
+        return [entry for entry in self.ledger if entry.is_over_roof]
+
+    def over_roof_row(self) -> Json:
+        return {
+            "n_ops": len(self.over_roof),
+            "dur_ps": sum(entry.total for entry in self.over_roof),
+        }
+
     def largest_loss(self, periods: Periods | None) -> str:
         """Return the class that loses the most time, or `at_roof` if little time is lost or
         unknown. Pauses outside the step count as idle time.
@@ -129,8 +139,7 @@ class Budget(NamedTuple):
 
     def notes(self) -> list[str]:
         """Return a note about ops that are faster than their roof, if there are any."""
-        over = [entry for entry in self.ledger if entry.is_over_roof]
-        over.sort(key=lambda entry: (-entry.total, entry.ran.op.agg_key))
+        over = sorted(self.over_roof, key=lambda entry: (-entry.total, entry.ran.op.agg_key))
         if not over:
             return []
         ops = [entry.ran.op for entry in over]
