@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import math
 import random
 import sys
 import unittest
@@ -766,12 +767,21 @@ class Reading(unittest.TestCase):
             with self.subTest(data=data[:20]):
                 self.assert_refused(data, what)
 
+    def test_whole_share_can_be_written_without_a_point(self) -> None:
+        good = record(records.made_up(1), 2)
+        good["devices"][0]["mfu_at_least"] = 1
+        [device] = record_format.record_of(good).devices
+        self.assertEqual(device.mfu_at_least, 1.0)
+
     def test_record_with_an_invalid_field_is_rejected_with_the_path_of_the_field(self) -> None:
         good = record(records.made_up(1), 2)
         record_format.record_of(good)
         for path, value, what in (
             (("format",), 2, "record.format: must be one of (1,), got 2"),
             (("format",), True, "record.format"),
+            (("devices", 0, "mfu_at_least"), math.nan, "must be a number of at least 0, got nan"),
+            (("devices", 0, "mfu_at_least"), math.inf, "mfu_at_least"),
+            (("devices", 0, "mfu_at_least"), True, "mfu_at_least"),
             (("mode",), "compare", "record.mode"),
             (("status",), "absent", "an error instead of a record"),
             (("status",), "fine", "record.status"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unittest
 
 from tests.builders import hlo_proto
@@ -73,3 +74,10 @@ class Runtime(unittest.TestCase):
         self.assertEqual(result["runtime"]["peak_bytes"], 21_492_569_216)
         self.assertEqual(result["runtime"]["peak_reserved_bytes"], 21_491_712_000)
         self.assertLessEqual(result["peak_bytes"], result["runtime"]["peak_reserved_bytes"])
+
+    def test_fragmentation_that_is_no_share_is_null(self) -> None:
+        cases = ((0.0, 0.0), (1.0, 100.0), (1.5, None), (-0.5, None), (math.nan, None))
+        for value, expected in cases:
+            result = runtime((10, 0, {**sizes(1, 2, 3), "fragmentation": double(value)}))
+            assert result
+            self.assertEqual(result["fragmentation_pct"], expected, value)

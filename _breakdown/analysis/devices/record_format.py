@@ -346,7 +346,11 @@ class JsonObject:
         return None if self.get(name) is None else self.number(name)
 
     def share_or_null(self, name: str) -> float | None:
-        return None if self.get(name) is None else self.of_type(name, float)
+        value = self.get(name)
+        # Other programs write 1.0 as 1.
+        if value is not None and (type(value) not in (int, float) or not 0 <= value < INT_LIMIT):
+            raise self.wrong(name, f"must be a number of at least 0, got {value!r:.40}")
+        return None if value is None else float(value)
 
     def texts(self, name: str) -> list[str]:
         return self.list_of(name, str)

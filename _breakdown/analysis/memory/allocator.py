@@ -93,7 +93,8 @@ def summed(reports: Iterable[EventNumbers]) -> Runtime | None:
         if RESERVED in sizes and ALLOCATED in sizes:
             reserved, allocated = sizes[RESERVED], sizes[ALLOCATED]
             peak = reserved, allocated
-            used.append((-sum(peak), at, peak, numbers.get(FRAGMENTATION)))
+            share = numbers.get(FRAGMENTATION, math.nan)
+            used.append((-sum(peak), at, peak, share if 0 <= share <= 1 else None))
     if not is_reported:
         return None
     first = min(used, key=lambda of_event: of_event[:3], default=None)
