@@ -52,10 +52,8 @@ class Budget(NamedTuple):
         return [entry for entry in self.ledger if entry.is_over_roof]
 
     def over_roof_row(self) -> Json:
-        return {
-            "n_ops": len(self.over_roof),
-            "dur_ps": sum(entry.total for entry in self.over_roof),
-        }
+        over = self.over_roof
+        return {"n_ops": len(over), "dur_ps": sum(entry.total for entry in over)}
 
     def largest_loss(self, periods: Periods | None) -> str:
         """Return the class that loses the most time, or `at_roof` if little time is lost or
