@@ -458,6 +458,17 @@ class Roles(MemoryTest):
         }
         self.assertEqual(self.roles(0, 1), expected)
 
+    def test_number_is_no_array_of_logits(self) -> None:
+        main = (
+            instruction("x", "parameter", shape=self.ROWS, tf_op="x"),
+            instruction("loss", "add", "x", shape=array("f32")),
+            instruction("out", "add", "loss", shape=self.ROWS),
+        )
+        ran = [op("loss", "loop fusion", 100, 1), op("out", "loop fusion", 110, 1)]
+        buffers = buffer(1, 8, 2) + heap(8, 1) + heap_trace((ALLOC, 1, "loss", 0))
+        sizes = result_of(buffers, main=main, ran=ran)["by_role"]
+        self.assertEqual((sizes["logits"], sum(sizes.values())), (0, 8))
+
     def test_arguments_are_parameters_if_the_step_replaces_no_optimizer_state(self) -> None:
         found = self.roles()
         self.assertEqual((found["parameter"], "input" in found), (7, False))

@@ -77,9 +77,11 @@ class Roles:
 
     def _of_temporary(self, array: StepArray) -> Role:
         if self._shape_of(array) in self._shapes_of_parameters:
+            # Casts of weights are no activations, although the backward pass reads them, too.
             is_backward = any(use.ran.op.phase == "backward" for use in array.writes)
             return GRADIENT if is_backward else TEMPORARY
-        if array.shape.dims[-1:] == self._vocabulary and is_float(array.shape.dtype):
+        dims = array.shape.dims
+        if dims and dims[-1:] == self._vocabulary and is_float(array.shape.dtype):
             return LOGITS
         is_saved = self._arrays.is_saved(self._arrays.source_of(array))
         return ACTIVATION if is_saved else TEMPORARY
