@@ -60,6 +60,13 @@ def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
     return hlo_proto.op(name, "compare", *operands, shape=shape, extra=direction("EQ"))
 
 
+def combining(opcode: str, name: str = "both") -> list[hlo_proto.Op]:
+    """Return the computation of a reduction."""
+    one = array("f32")
+    sides = [hlo_proto.op(f"{name}.{i}", "parameter", shape=one, number=i) for i in (0, 1)]
+    return [*sides, hlo_proto.op(name, opcode, f"{name}.0", f"{name}.1", shape=one)]
+
+
 # Dimension numbers of a scatter of rows into a matrix.
 OF_ROWS = bytes_field(48, packed(1, [1]) + packed(2, [0]))
 

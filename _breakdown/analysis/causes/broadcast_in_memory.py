@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
-from _breakdown.analysis.arrays.graph import STRUCTURE, Value, is_same
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import sizes_of
+from _breakdown.analysis.causes.shared.resized import only_repeats, sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.analysis.sizes.law import Moved
-from _breakdown.pipeline.executions import Executions
+from _breakdown.analysis.sizes.repeats import is_broadcast
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import size
 
@@ -33,14 +32,15 @@ def find(of: StepProgram) -> Iterator[Cause]:
         if array.moved * _LAYERS > of.floor * float(of.roofs.hbm or 0)
         # Other writes update parts of a buffer that the first one only fills.
         if len(array.writes) == 1 and array.reads and of.arrays.kind_of(array) == TEMPORARY
-        if (moved := sizes.repeat.left(array.value)) and not _fills_lanes(array, moved)
+        if (moved := sizes.repeat.left(array.value)) and is_broadcast(moved)
+        if not _fills_lanes(array, moved)
     ]
     for rows in grouped((each[0].shape.dims, each) for each in found).values():
         biggest, moved = max(rows, key=lambda row: row[0].moved)
         makers = list(dict.fromkeys(ran for array, _ in rows for ran in array.makers))
         readers = [use.ran for array, _ in rows for use in array.reads]
         changes: list[Change] = [Resize(array.value, each.left) for array, each in rows]
-        changes += removal_of(ran for ran in makers if _only_repeats(ran))
+        changes += removal_of(ran for ran in makers if only_repeats(ran))
         yield Cause(
             f"<line> repeats an array {round(1 / moved.left)} times, and {biggest.shape.text}"
             f" ({size(biggest.shape.n_bytes or 0)}) is written to memory. Reading the small array"
@@ -58,11 +58,3 @@ def _fills_lanes(array: StepArray, moved: Moved) -> bool:
     """Return whether a kernel reads numbers that are repeated along the last dimension."""
     last = {(len(array.shape.dims) - 1,)}
     return set(moved.parts) == last and all(use.ran.op.kernel for use in array.reads)
-
-
-def _only_repeats(ran: Executions) -> bool:
-    here = ran.op.instruction
-    return here is not None and all(
-        one.opcode in STRUCTURE or one.opcode == "broadcast" or is_same(Value(one))
-        for one in (here, *here.inside())
-    )

@@ -1,30 +1,105 @@
-"""Find matmuls of rows that are copies of each other."""
+"""Find matmuls of rows that are copies of each other, or of a matrix for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import cause_of, longest_of, sizes_of
-from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of, total_of
-from _breakdown.analysis.sizes.edges import MATMUL
+from _breakdown.analysis.arrays.graph import Value, consumers, is_same, reach
+from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
+from _breakdown.analysis.causes.shared.resized import (
+    Resized,
+    cause_of,
+    longest_of,
+    multiplies,
+    only_repeats,
+    sizes_of,
+)
+from _breakdown.analysis.causes.shared.step_program import (
+    StepProgram,
+    place_of_longest,
+    total_of,
+)
+from _breakdown.analysis.sizes.edges import MATMUL, OTHER, kind_of, last_of
+from _breakdown.analysis.sizes.repeats import looks_up
+from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import counted, time
+from _breakdown.units import counted, percentage, time
+from _proto.hlo.program import Instruction
 
 REMEDY = (
-    "Apply the layer to the small array and broadcast its result, instead of broadcasting the input"
-    " of the layer."
+    "Apply the layer to the small array, and broadcast its result or look up rows of it, instead of"
+    " the input of the layer. If only a part of the columns repeats, multiply it with its rows of"
+    " the weight, and add the products."
+)
+FOR_TABLES = (
+    "Multiply the rows with all matrices of the small array, and look up or select the products,"
+    " instead of a matrix for each row."
 )
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
     sizes = sizes_of(of)
-    found = sizes.ops_of(MATMUL, sizes.repeat)
-    for rows in grouped((place_of(row.ran.op).source_user, row) for row in found).values():
-        total = time(total_of([row.ran for row in rows]))
-        says = (
-            f"{total} in {counted(len(rows), 'op')} at <line> go to a matmul of rows that are"
-            f" repeated {round(1 / longest_of(rows).moved.left)} times. Multiplying one copy would"
-            " save <gain>."
+    keyed = (
+        ((row.kind, of.place_at(row.moved.seed).source_user), row)
+        for kind in (MATMUL, OTHER)
+        for row in sizes.ops_of(kind, sizes.repeat)
+    )
+    for (kind, _), rows in grouped(keyed).items():
+        ops = [row.ran for row in rows]
+        left = percentage(100 * longest_of(rows).moved.left)
+        says = f"{time(total_of(ops))} in {counted(len(rows), 'op')} at <line> go to " + (
+            f"a matmul of rows that repeat others: only {left} of them differ. Multiplying these"
+            if kind == MATMUL
+            else f"products with a matrix for each row, but only {left} of the matrices differ."
+            " Multiplying with these"
         )
-        yield cause_of(rows, says, REMEDY, SEEN)
+        yield cause_of(
+            [*rows, *_makers(of, rows)],
+            f"{says} would save <gain>.",
+            REMEDY if kind == MATMUL else FOR_TABLES,
+            SEEN if kind == MATMUL else LIKELY,
+            place_of_longest(ops),
+        )
+
+
+def _makers(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Resized]:
+    """Yield the ops that only make the repeated arrays which these ops read."""
+    law = sizes_of(of).repeat
+    found = {row.ran for row in rows}
+    to_do = [(row, _repeated_after(row)) for row in rows]
+    for row, n_after in to_do:
+        op = row.ran.op.instruction
+        for value in [last_of(Value(one), _is_bitcast) for one in op.operands] if op else ():
+            ran, moved, array = of.executed(value.instruction), law.left(value), value.array
+            if not ran or not moved or not array or ran in found or multiplies(ran):
+                continue
+            left = max(moved.left, n_after / max(1, array.n_elements))
+            if left < 1 and (only_repeats(ran) or _readers_of(of, value) <= found):
+                found.add(ran)
+                to_do.append((row._replace(ran=ran, left=left, value=value, moved=moved), n_after))
+                yield to_do[-1][0]
+
+
+def _repeated_after(row: Resized) -> int:
+    """Return the number of elements that have to be looked up or repeated after an op, instead of
+    before it: all results of lookups, and repeated arrays that a matmul or a kernel reads."""
+    op, is_lookup = row.ran.op.instruction, looks_up(row.moved)
+    return sum(
+        array.n_elements
+        for path, array in (op.leaves if op else None) or ()
+        if op and array and (is_lookup or not _is_read_by_elements(Value(op, path)))
+    )
+
+
+def _is_read_by_elements(value: Value) -> bool:
+    read = reach([value], consumers, is_same).stopped
+    return not any(kind_of(each.instruction) in (MATMUL, OTHER) for each in read)
+
+
+def _readers_of(of: StepProgram, value: Value) -> set[Executions | None]:
+    read = reach([value], consumers, lambda each: _is_bitcast(each.instruction)).stopped
+    return {of.executed(each.instruction) for each in read}
+
+
+def _is_bitcast(here: Instruction) -> bool:
+    return here.opcode == "bitcast"

@@ -9,6 +9,6 @@ and what is left of an array that several ops read or make:
     narrow   cast to a narrower float earlier   ops and collectives that only move elements
     little   any reduction or lookup  earlier   ops on elements, so that the array stays on the chip
     zero     pad, scatter, one-hot    later     ops that keep zeros
-    repeat   broadcast                later     ops on elements, matmuls, collectives
+    repeat   broadcast, lookup        later     ops on elements, matmuls, collectives
     wide     cast to a wider float    later     ops and collectives that only move elements
 """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import PUTTING, TAKING, Link, array_of, links_of
+from _breakdown.analysis.arrays.elements import elements_of
 from _breakdown.analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
@@ -88,7 +90,7 @@ def kind_of(here: Instruction) -> str:
         found = EXCHANGE
     if found is None and (here.opcode == "copy-done" or is_layout(here)):
         found = MOVE
-    return found or (TAKE if _taken_by(here) is not here else OTHER)
+    return found or (TAKE if taken_by(here) is not here else OTHER)
 
 
 def _collective_of(here: Instruction) -> str | None:
@@ -97,7 +99,7 @@ def _collective_of(here: Instruction) -> str | None:
     return collective_name(found.opcode) if found else None
 
 
-def _taken_by(here: Instruction) -> Instruction:
+def taken_by(here: Instruction) -> Instruction:
     """Return the lookup or slice that an asynchronous op runs, or else the instruction."""
     chain = here.chain if here.is_asynchronous else ()
     found = [one for part in chain for one in part.inside() if one.opcode in TAKING]
@@ -119,13 +121,39 @@ def edges_before(value: Value) -> list[Edge]:
     if kind == EXCHANGE and len(path) == 1:
         # A collective on several arrays returns each array at the index of its operand.
         given = given[path[0] : path[0] + 1]
-    by = _taken_by(here)
+    by = taken_by(here)
     if by is here:
         return [Edge(here, i, Value(one), value, kind) for i, one in enumerate(given)]
     source = array_of(operand(by, 0))
     is_source = [source and (array := array_of(one)) and array.dims == source.dims for one in given]
     both = zip(given, is_source, strict=True)
     return [Edge(by, 0 if is_first else 1, Value(one), value, kind) for one, is_first in both]
+
+
+def parts_of(value: Value) -> list[Edge]:
+    """Return the edges to what a value is computed from. Fusions concatenate arrays by the maximum
+    of arrays that are padded with minus infinity."""
+    here = value.instruction
+    pads = pads_of(here) if here.opcode == "maximum" else ()
+    joined = [Edge(pad, 0, Value(pad.operands[0]), value, PUT) for pad in pads]
+    return joined or edges_before(value)
+
+
+def pads_of(here: Instruction) -> list[Instruction]:
+    """Return the pads whose maximum concatenates arrays, or none."""
+    found: list[Instruction] = []
+    for one in here.operands if here.opcode == "maximum" else ():
+        side = last_of(Value(one), lambda one: one.opcode == "convert").instruction
+        pads = [side] if side.opcode == "pad" and _is_lowest(operand(side, 1)) else pads_of(side)
+        if not pads:
+            return []
+        found += pads
+    return found
+
+
+def _is_lowest(here: Instruction | None) -> bool:
+    filled = last_of(Value(here)).instruction if here else None
+    return filled is not None and elements_of(filled.message.literal) == [-inf]
 
 
 def edges_after(value: Value) -> Iterator[Edge]:

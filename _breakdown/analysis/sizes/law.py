@@ -23,6 +23,7 @@ from _breakdown.analysis.sizes.edges import (
     Edge,
     edges_after,
     edges_before,
+    parts_of,
 )
 from _breakdown.light import NamedTuple
 from _proto.hlo.program import Instruction
@@ -133,7 +134,7 @@ class Law:
 
     def _sides(self, value: Value, seeds: list[Instruction]) -> Iterator[tuple[Edge, Parts]]:
         """Yield what each edge leaves, and add the ops that move to `seeds`."""
-        for edge in edges_after(value) if self.shrinks else edges_before(value):
+        for edge in edges_after(value) if self.shrinks else parts_of(value):
             found = dict(self.own(edge))
             if found:
                 seeds.append(edge.by)

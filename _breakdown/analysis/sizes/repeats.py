@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from _breakdown.analysis.arrays.dims import Link, array_of
 from _breakdown.analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
@@ -11,6 +12,7 @@ from _breakdown.analysis.arrays.graph import (
     STRUCTURE,
     WHILE,
     Value,
+    operand,
     producers,
 )
 from _breakdown.analysis.sizes.edges import (
@@ -22,24 +24,36 @@ from _breakdown.analysis.sizes.edges import (
     MATMUL,
     MOVE,
     PASS,
+    PUT,
     REDUCE,
+    TAKE,
     Dims,
     Edge,
     last_of,
+    pads_of,
+    taken_by,
 )
-from _breakdown.analysis.sizes.law import FARTHEST, Law, Left, Moved, Parts, fraction
+from _breakdown.analysis.sizes.law import FARTHEST, Law, Left, Moved, Parts, fraction, scaled
 from _breakdown.analysis.sizes.zeros import is_copied
+from _proto.hlo.program import Instruction
 
-# How a dimension repeats: its elements are all equal, or those of several dimensions are joined.
+# How dimensions repeat: their elements are all equal, those of several dimensions are joined, or
+# they are looked up, some of them several times.
 _EQUAL = ("equal",)
-_FOLLOWED = ELEMENTWISE | DOTS | LAYOUT | (STRUCTURE - {WHILE}) | {"reduce"}
+_LOOKUP = "lookup"
+# Arrays that are joined can repeat each in its own way.
+_JOINING = frozenset(("concatenate", "pad"))
+_FOLLOWED = ELEMENTWISE | DOTS | LAYOUT | (STRUCTURE - {WHILE}) | _JOINING | {"reduce"}
 
 
 class Repeat(Law):
-    """A broadcast. What is computed of equal elements is equal."""
+    """A broadcast, or a lookup of more rows than there are. What is computed of equal elements is
+    equal."""
 
     shrinks = False
-    crosses = frozenset((PASS, LOOP, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, BROADCAST, EXCHANGE))
+    crosses = frozenset(
+        (PASS, LOOP, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, PUT, BROADCAST, EXCHANGE)
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,19 +68,31 @@ class Repeat(Law):
         if value not in self._may_repeat:
             self._may_repeat[value] = False
             self._depth += 1
-            opcode = value.instruction.opcode
-            found = opcode in ("broadcast", "constant")
-            if opcode in _FOLLOWED and self._depth < FARTHEST:
-                sources = producers(value)[: 1 if opcode == "reduce" else None]
-                test = any if opcode in DOTS else all
+            here = value.instruction
+            opcode = here.opcode
+            if opcode not in _FOLLOWED:
+                found = opcode in ("broadcast", "constant") or repeats_rows(taken_by(here))
+            elif self._depth < FARTHEST:
+                sources = producers(value)[: 1 if opcode in ("reduce", "pad") else None]
+                is_joined = opcode in _JOINING or (opcode == "maximum" and bool(pads_of(here)))
+                test = any if is_joined or opcode in DOTS else all
                 found = bool(sources) and test(map(self.may_repeat, sources))
+            else:
+                found = False
             self._may_repeat[value] = found
             self._depth -= 1
         return self._may_repeat[value]
 
     def own(self, edge: Edge) -> Parts:
         made, given = edge.made.array, edge.given.array
-        if edge.kind != BROADCAST or made is None or given is None or given.n_elements == 1:
+        if made is None or given is None or given.n_elements == 1:
+            return {}
+        if edge.kind == TAKE and edge.place == 0 and repeats_rows(edge.by):
+            whole = {dim for link in edge.links() for dim in link.outside}
+            dims = tuple(dim for dim in range(len(made.dims)) if dim not in whole)
+            rows = last_of(Value(edge.by.operands[1]))
+            return {dims: frozenset([((_LOOKUP, rows), given.n_elements / made.n_elements)])}
+        if edge.kind != BROADCAST:
             return {}
         return {
             (dim,): frozenset([(_EQUAL, 1 / size)])
@@ -74,12 +100,24 @@ class Repeat(Law):
             if dim not in edge.by.message.dimensions and size > 1
         }
 
+    def is_crossed(self, edge: Edge) -> bool:
+        return super().is_crossed(edge) and (edge.kind != PUT or edge.by.opcode in _JOINING)
+
+    def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
+        # What is computed of several parts together does not repeat as any of them does.
+        is_mixed = len(left) > 1 and edge.kind in (MATMUL, REDUCE)
+        return None if is_mixed or any(link.filled < 1 for link in links) else left
+
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         found = super().across(edge, dims, left)
-        if found or edge.kind != MOVE or edge.given.array is None:
+        if edge.kind == EXCHANGE and is_looked_up(left):
+            # Each device looks up other rows.
+            return None
+        if found or edge.kind != MOVE or edge.given.array is None or len(left) > 1:
             # A reshape can only split a dimension that repeats as a whole.
             is_split = found is not None and len(found[0]) > len(dims)
-            return None if is_split and any(label != _EQUAL for label, _ in left) else found
+            is_joined = any(label != _EQUAL and label[0] != _LOOKUP for label, _ in left)
+            return None if is_split and is_joined else found
         sizes = edge.given.array.dims
         for link in edge.links():
             # A reshape joins a dimension that repeats with others.
@@ -99,10 +137,50 @@ class Repeat(Law):
                 known.append((edge, parts))
         found: dict[Dims, Left] = {}
         for dims in {dims: None for _, parts in known for dims in parts}:
-            lefts = {parts.get(dims) for edge, parts in known if _has(edge, dims)}
+            sides = [(edge, parts) for edge, parts in known if dims in parts or _has(edge, dims)]
+            # Elements that are all equal, such as a bias, repeat in each way.
+            mixed = [parts for _, parts in sides if not _are_equal(parts, dims)]
+            lefts = {parts.get(dims) for parts in mixed or (sides[0][1],)}
+            if all(edge.kind == PUT for edge, _ in sides):
+                lefts = {parts.get(dims) for _, parts in sides}
+                if len(lefts) > 1:
+                    shares = (_share(edge, parts.get(dims)) for edge, parts in sides)
+                    lefts = {frozenset().union(*shares)}
             if len(lefts) == 1 and (left := lefts.pop()):
                 found[dims] = left
         return found
+
+
+def _are_equal(parts: Parts, dims: Dims) -> bool:
+    return all({label for label, _ in parts.get((dim,), ())} == {_EQUAL} for dim in dims)
+
+
+def _share(edge: Edge, left: Left | None) -> Left:
+    """Return what is left of one of several arrays that are joined, as a part of the whole."""
+    given, made = edge.given.array, edge.made.array
+    share = given.n_elements / max(1, made.n_elements) if given and made else 1.0
+    return scaled(left or frozenset([((), 1.0)]), (edge.by, edge.place), share)
+
+
+def repeats_rows(here: Instruction) -> bool:
+    """Return whether a lookup returns more rows than there are."""
+    if here.opcode != "gather":
+        return False
+    given, made = array_of(operand(here, 0)), array_of(here)
+    return given is not None and made is not None and given.n_elements < made.n_elements
+
+
+def is_looked_up(left: Left) -> bool:
+    return any(label[:1] == (_LOOKUP,) for label, _ in left)
+
+
+def looks_up(moved: Moved) -> bool:
+    return any(map(is_looked_up, moved.parts.values()))
+
+
+def is_broadcast(moved: Moved) -> bool:
+    """Return whether an array repeats one array, without a lookup."""
+    return not looks_up(moved) and all(len(left) == 1 for left in moved.parts.values())
 
 
 def _has(edge: Edge, dims: Dims) -> bool:

@@ -94,7 +94,7 @@ def _of_one_hot(edge: Edge) -> Parts:
     compare, made = last_of(Value(edge.by.operands[0])).instruction, edge.made.array
     if edge.place != 1 or compare.message.comparison_direction != b"EQ" or made is None:
         return {}
-    sides = [last_of(Value(one), _is_cast).instruction for one in compare.operands]
+    sides = [last_of(Value(one), is_cast).instruction for one in compare.operands]
     for place, index in zip(sides, reversed(sides), strict=True):
         dim = _dim_of_places(place)
         if dim is not None and index.opcode == "broadcast" and dim not in index.message.dimensions:
@@ -109,13 +109,13 @@ def _dim_of_places(here: Instruction) -> int | None:
         return dims[0] if dims else 0
     if here.opcode not in ("add", "subtract", "broadcast"):
         return None
-    found = {_dim_of_places(last_of(Value(one), _is_cast).instruction) for one in sources} - {None}
+    found = {_dim_of_places(last_of(Value(one), is_cast).instruction) for one in sources} - {None}
     if len(found) != 1 or (dim := found.pop()) is None:
         return None
     return dims[dim] if here.opcode == "broadcast" else dim
 
 
-def _is_cast(here: Instruction) -> bool:
+def is_cast(here: Instruction) -> bool:
     return here.opcode in ("convert", "copy")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
+from tests.analysis.small_programs import Json, causes, combining, rows_of
 from tests.builders.hlo_proto import Op, Shape, array, op, packed
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
@@ -21,15 +21,27 @@ def dot(rows: str = "rows", shape: Shape = RESULT, extra: bytes = OF_DOT) -> Op:
     return op("dot", "dot", rows, "weights", shape=shape, line="model.py:14", extra=extra)
 
 
-def found(*ops: Op, options: tuple[str, ...] = HBM) -> list[Json]:
-    """Return the rows for a program with these ops, of which `dot` takes 1 ns."""
+# 1024 rows, each of which is one of the 128 rows of a table.
+LOOKED_UP = rows_of("table", "indices", array("f32", 1024, 64), "rows")
+OF_MATRIX = bytes_field(30, packed(1, [1]) + packed(2, [0]))
+LOWEST = bytes_field(8, bytes_field(8, b"\0\0\x80\xff"))
+
+
+def found(*ops: Op, options: tuple[str, ...] = HBM, also: int = 0) -> list[Json]:
+    """Return the rows for a program with these ops, of which `dot` takes 1 ns, and what makes
+    `rows` some time more."""
     inputs = [
         op("time", "parameter", shape=TIME),
         op("weights", "parameter", shape=WEIGHTS, number=1),
         op("tokens", "parameter", shape=ROWS, number=2),
+        op("table", "parameter", shape=array("f32", 128, 64), number=3),
+        op("indices", "parameter", shape=array("s32", 1024), number=4),
     ]
-    ran = [event("dot", "convolution fusion", 0, 1000)]
-    rows = causes({"main": [*inputs, *ops]}, ran, *options)
+    ran = [event("dot", "convolution fusion", also, 1000)]
+    ran += [event("rows", "loop fusion", 0, also)] if also else []
+    sums = {"addition": combining("add", "sum"), "largest": combining("maximum", "most")}
+    program = {**sums, "main": [*inputs, *ops]}
+    rows = causes(program, ran, *options)
     return [row for row in rows if row["cause"] == "repeated_rows"]
 
 
@@ -37,7 +49,7 @@ class RepeatedRows(unittest.TestCase):
     def test_rows_that_are_broadcast_before_a_matmul_are_found(self) -> None:
         (row,) = found(REPEATED, dot())
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:14", "seen"))
-        self.assertIn("rows that are repeated 400 times", row["says"])
+        self.assertIn("rows that repeat others: only 0.2 % of them differ", row["says"])
         # Two rows take as long as 128 of the 800, which is longer than
         # reading and writing what is left.
         self.assertEqual(row["gain_ps"], 1000 * (800 - 128) // 800)
@@ -48,6 +60,15 @@ class RepeatedRows(unittest.TestCase):
         of_two = bytes_field(30, packed(1, [1]) + packed(2, [0]))
         two = dot("joined", array("f32", 800, 32), of_two)
         (row,) = found(REPEATED, twice, joined, two)
+        self.assertEqual(row["gain_ps"], 840)
+
+    def test_numbers_that_are_equal_for_all_rows_repeat_in_each_way(self) -> None:
+        joined = op("joined", "reshape", "rows", shape=array("f32", 800, 64))
+        bias = op("biases", "broadcast", "bias", shape=array("f32", 800, 64), extra=packed(14, [1]))
+        both = op("both", "add", "joined", "biases", shape=array("f32", 800, 64))
+        given = op("bias", "parameter", shape=array("f32", 64), number=5)
+        end = dot("both", array("f32", 800, 32), OF_MATRIX)
+        (row,) = found(REPEATED, joined, given, bias, both, end)
         self.assertEqual(row["gain_ps"], 840)
 
     def test_few_rows_take_as_long_as_128(self) -> None:
@@ -62,12 +83,14 @@ class RepeatedRows(unittest.TestCase):
         mixed = op("mixed", "add", "tokens", "rows", shape=ROWS)
         self.assertEqual(found(REPEATED, mixed, dot("mixed")), [])
 
-    def test_dimension_that_is_summed_or_shared_is_no_row(self) -> None:
-        # The operand repeats along the dimension of 400, which the matmul sums.
+    def test_dimension_that_is_summed_needs_only_the_sums_of_the_other_operand(self) -> None:
+        # The operand repeats along the dimension of 400, of which 128 take as long as one.
         weights = op("columns", "parameter", shape=array("f32", 400, 32), number=3)
         summed = bytes_field(30, packed(1, [1]) + packed(2, [0]))
         by = op("dot", "dot", "rows", "columns", shape=array("f32", 2, 64, 32), extra=summed)
-        self.assertEqual(found(REPEATED, weights, by), [])
+        self.assertEqual(found(REPEATED, weights, by)[0]["gain_ps"], 1000 * (400 - 128) // 400)
+
+    def test_rows_with_a_matrix_for_each_are_all_needed(self) -> None:
         # Each of the 400 rows is multiplied with another matrix.
         weights = op("columns", "parameter", shape=array("f32", 400, 64, 32), number=3)
         of_each = packed(1, [2]) + packed(2, [1]) + packed(3, [1]) + packed(4, [0])
@@ -80,6 +103,89 @@ class RepeatedRows(unittest.TestCase):
             extra=bytes_field(30, of_each),
         )
         self.assertEqual(found(REPEATED, weights, by), [])
+
+    def test_joined_arrays_repeat_in_part(self) -> None:
+        # Of 96 columns, 64 are repeated. The compiler can join arrays by their maximum.
+        both, few = array("f32", 2, 400, 96), array("f32", 2, 400, 32)
+        other = op("other", "parameter", shape=few, number=5)
+        lowest = op("lowest", "constant", shape=array("f32"), extra=LOWEST)
+        pads = [op(f"pad.{of}", "pad", of, "lowest", shape=both) for of in ("rows", "other")]
+        largest = op("both", "maximum", "pad.rows", "pad.other", shape=both)
+        joined = op("both", "concatenate", "rows", "other", shape=both)
+        weights = op("weights.2", "parameter", shape=array("f32", 96, 32), number=6)
+        end = op("dot", "dot", "both", "weights.2", shape=RESULT, line="a.py:1", extra=OF_DOT)
+        left = (64 / 400 + 32) / 96
+        for ops in ([joined], [lowest, *pads, largest]):
+            (row,) = found(REPEATED, other, *ops, weights, end)
+            self.assertEqual(row["gain_ps"], round(1000 * (1 - left)))
+        # Nothing is repeated, and a maximum of other arrays joins none.
+        unlike = op("both", "maximum", "tokens", "tokens", shape=both)
+        self.assertEqual(found(unlike, weights, end), [])
+        unlike = op("both", "concatenate", "tokens", "other", shape=both)
+        self.assertEqual(found(other, unlike, weights, end), [])
+        # The result of the matmul does not repeat.
+        first = op("first", "dot", "both", "weights.2", shape=RESULT, extra=OF_DOT)
+        square = op("square", "parameter", shape=array("f32", 32, 32), number=7)
+        last = op("dot", "dot", "first", "square", shape=RESULT, extra=OF_DOT)
+        self.assertEqual(found(REPEATED, other, joined, weights, first, square, last), [])
+
+    def test_rows_that_are_looked_up_repeatedly_are_found(self) -> None:
+        end = dot("rows", array("f32", 1024, 32), OF_MATRIX)
+        (row,) = found(LOOKED_UP, end)
+        # Eight times fewer rows are read, besides 8192 bytes of weights, but the results of all are
+        # written, which takes longer than to multiply the fewer rows.
+        left = (128 * 64 * 4 + 8192 + 1024 * 32 * 4) / 1000
+        self.assertEqual(row["gain_ps"], round(1000 - left))
+        # The lookup brings 32 numbers for each row, not 64.
+        (row,) = found(LOOKED_UP, end, also=400)
+        self.assertEqual(row["gain_ps"], round(1000 - left) + 200)
+
+    def test_lookups_that_cannot_be_moved_are_not_found(self) -> None:
+        end = dot("rows", array("f32", 1024, 32), OF_MATRIX)
+        # A table that is larger than what is looked up in it.
+        few = rows_of("table", "indices", array("f32", 64, 64), "rows")
+        self.assertEqual(found(few, dot("rows", array("f32", 64, 32), OF_MATRIX)), [])
+        # Writing the results takes nearly as long as the matmul.
+        slow = ("--peak-hbm-gibps", str(132 * 10**12 / 2**30))
+        self.assertEqual(found(LOOKED_UP, end, options=slow), [])
+        # Each row has its own matrix, and a sum of two lookups has other rows.
+        each = op("each", "parameter", shape=array("f32", 1024, 64, 32), number=5)
+        of_each = packed(1, [1]) + packed(2, [1]) + packed(3, [0]) + packed(4, [0])
+        by = op(
+            "dot", "dot", "rows", "each", shape=array("f32", 1024, 32),
+            extra=bytes_field(30, of_each),
+        )  # fmt: skip
+        self.assertEqual(found(LOOKED_UP, each, by), [])
+        more = op("others", "parameter", shape=array("s32", 1024), number=5)
+        second = rows_of("table", "others", array("f32", 1024, 64), "second")
+        both = op("both", "add", "rows", "second", shape=array("f32", 1024, 64))
+        last = dot("both", array("f32", 1024, 32), OF_MATRIX)
+        self.assertEqual(found(LOOKED_UP, more, second, both, last), [])
+
+    def test_matrix_that_is_looked_up_for_each_row_is_found(self) -> None:
+        def tables(n: int, how: str = "addition") -> list[Json]:
+            of_each, sums = array("bf16", 1024, 16, 64), array("bf16", 1024, 16)
+            numbers = bytes_field(33, packed(1, [1, 2])) + packed(34, [1, 16, 64])
+            return found(
+                op("small", "parameter", shape=array("bf16", n, 16, 64), number=5),
+                op("x", "parameter", shape=array("bf16", 1024, 64), number=6),
+                op("zero", "constant", shape=array("bf16")),
+                op("rows", "gather", "small", "indices", shape=of_each, extra=numbers),
+                op("many", "broadcast", "x", shape=of_each, extra=packed(14, [0, 2])),
+                op("product", "multiply", "rows", "many", shape=of_each),
+                op("dot", "reduce", "product", "zero", shape=sums, extra=packed(14, [2]),
+                   calls=[how], line="lora.py:15"),
+                options=("--peak-tflops-bf16", "1e5"),
+            )  # fmt: skip
+
+        (row,) = tables(8)
+        self.assertEqual((row["source_user"], row["confidence"]), ("lora.py:15", "likely"))
+        self.assertIn("only 0.8 % of the matrices differ", row["says"])
+        # 16.8 million operations, at a hundred thousand in a picosecond.
+        self.assertEqual(row["gain_ps"], 1000 - 168)
+        # The matmul of all rows with all matrices would take longer, or is none.
+        self.assertEqual(tables(900), [])
+        self.assertEqual(tables(8, "largest"), [])
 
     def test_damaged_matmul_is_read(self) -> None:
         # Its dimensions do not exist, or they have no elements.

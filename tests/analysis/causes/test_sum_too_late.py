@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import FAST, Json, causes, take
+from tests.analysis.small_programs import FAST, Json, causes, combining, take
 from tests.builders.hlo_proto import Op, array, listed_groups, op, packed, tuple_of
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
@@ -14,13 +14,6 @@ FOUR = listed_groups((0, 1, 2, 3))
 ALL, SUMS, WEIGHTS = array("f32", 64, 8, 512), array("f32", 64, 512), array("f32", 64, 8)
 OVER_EXPERTS = packed(14, [1])
 DOT = bytes_field(30, packed(1, [2]) + packed(2, [0]))
-
-
-def combining(opcode: str, name: str = "both") -> list[Op]:
-    """Return the computation of a reduction."""
-    one = array("f32")
-    sides = [op(f"{name}.{i}", "parameter", shape=one, number=i) for i in (0, 1)]
-    return [*sides, op(name, opcode, f"{name}.0", f"{name}.1", shape=one)]
 
 
 def total(of: str, name: str = "total", calls: str = "addition") -> Op:

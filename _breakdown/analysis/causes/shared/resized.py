@@ -7,10 +7,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from _breakdown.analysis.arrays.dims import Dims as DotDims
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
 from _breakdown.analysis.arrays.equal_copies import EqualCopies
-from _breakdown.analysis.arrays.graph import DOTS, Value, operand
+from _breakdown.analysis.arrays.graph import (
+    DOTS,
+    STRUCTURE,
+    Value,
+    is_same,
+    operand,
+)
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
@@ -18,13 +25,20 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
 )
 from _breakdown.analysis.sizes.casts import Narrow, Wide
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before
-from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
+from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction
 from _breakdown.analysis.sizes.little import Little
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
-from _breakdown.analysis.sizes.repeats import Repeat, is_one_number
+from _breakdown.analysis.sizes.repeats import (
+    Repeat,
+    is_broadcast,
+    is_looked_up,
+    is_one_number,
+    looks_up,
+    repeats_rows,
+)
 from _breakdown.analysis.sizes.sums import Sum, adds
-from _breakdown.analysis.sizes.zeros import Zero
+from _breakdown.analysis.sizes.zeros import Zero, is_cast
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
@@ -44,12 +58,17 @@ _FEWEST_ROWS = 128
 # A part of the result of these instructions can take as long as the whole: its elements need those
 # at other places, as in a cumsum, and a kernel can need a padded dimension.
 _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
+# The dtype in which the matrix unit multiplies if nothing else is asked for.
+_DTYPE = "bf16"
+# The ops of a matmul, and the last of those that compute one on the vector unit.
+_SUMMING = DOTS | {"reduce"}
 # Little is made of an array if it is at most this part: a row of a vocabulary becomes one number,
 # but a change of dtype only halves or quarters the bytes.
 LITTLE: Final = 1 / 8
 
 # Which of a matmul's result, left and right operand lack a dimension.
 Side: TypeAlias = "tuple[bool, ...]"
+_BOTH: Side = (False, False, False)
 # The part of an op's time that is left, and the array of which it is left.
 _Found: TypeAlias = "tuple[float, Value]"
 
@@ -121,11 +140,12 @@ class Sizes:
         self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
         self.zero, self.repeat, self.wide = Zero(), Repeat(), Wide()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
+        self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
             EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded),
             MATMUL: (self.repeat, self.sum, *seeded),
-            OTHER: seeded,
+            OTHER: (self.repeat, *seeded),
         }
 
     def _seeds(self) -> Iterator[tuple[SeededLaw, Value]]:
@@ -175,19 +195,12 @@ class Sizes:
         found: _Found | None = None
         if kind == EXCHANGE:
             found = self._of_collective(law, ran, op)
-        elif kind == MATMUL and law is self.sum and not _makes_less(op, dots):
-            # The compiler lets the op of a matmul sum its results, if nothing else needs them.
-            return None
         elif kind == MATMUL:
-            every = [self._of_dot(law, dot) for dot in dots]
-            if all(every) and (found := max(filter(None, every), key=lambda each: each[0])):
-                # The op reads and writes what is left of its arrays.
-                uses = self._of.arrays.uses_of.get(ran, ())
-                n_bytes = sum(use.n_bytes * _fraction(law, array.value) for array, use in uses)
-                time = n_bytes / float(self._of.roofs.hbm or math.inf)
-                found = max(found[0], time / max(1, ran.total)), found[1]
-        elif _NEEDING_ALL.isdisjoint(op.opcodes):
+            found = self._of_matmul(law, ran, op, dots)
+        elif law is not self.repeat and _NEEDING_ALL.isdisjoint(op.opcodes):
             found = self._of_elements(law, op)
+        if found is None and law is self.repeat and self._looks_up and kind != EXCHANGE:
+            found = self._of_lookup(ran, op)
         if found is None or found[0] > _NEARLY_ALL or not (moved := law.left(found[1])):
             return None
         return Resized(law, kind, ran, found[0], found[1], moved)
@@ -220,6 +233,9 @@ class Sizes:
         moved = law.left(value)
         if moved is None or (law is self.sum and not self._has_equal_weights(moved)):
             return 1.0
+        # Each device looks up other rows.
+        if law is self.repeat and not is_broadcast(moved):
+            return 1.0
         left = moved.left
         parts = moved.parts.values() if law is self.part else ()
         takes = set[str]().union(*map(takes_of, parts))
@@ -239,10 +255,51 @@ class Sizes:
         program = self._of.program
         return not weights or EqualCopies(program, n_partitions(program)).are_equal(weights)
 
+    def _of_matmul(
+        self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
+    ) -> _Found | None:
+        # The compiler lets the op of a matmul sum its results, if nothing else needs them.
+        if law is self.sum and not _makes_less(op, dots):
+            return None
+        every = [found for dot in dots if (found := self._of_dot(law, dot))]
+        if len(every) < len(dots):
+            return None
+        most, value = max(every, key=lambda each: each[0])
+        # The op reads and writes what is left of its arrays. A lookup writes all that it makes.
+        moved = law.left(value)
+        is_whole = law is self.repeat and moved is not None and looks_up(moved)
+        n_bytes = sum(
+            use.n_bytes * (1 if is_whole and use.is_write else _fraction(law, array.value))
+            for array, use in self._of.arrays.uses_of.get(ran, ())
+        )
+        time = n_bytes / float(self._of.roofs.hbm or math.inf)
+        return max(most, time / max(1, ran.total)), value
+
+    def _of_lookup(self, ran: Executions, op: Instruction) -> _Found | None:
+        """Return what is left of an op that multiplies rows with what is looked up for each of
+        them, if it multiplied all rows with the table, and then looked up products."""
+        for terms, dims_of in map(_terms_of, op.parts_with(_SUMMING)):
+            values = [last_of(Value(one), is_cast) for one in terms.operands] if dims_of else []
+            for place, value in enumerate(values, 1):
+                moved = self.repeat.left(value)
+                for dims, left in moved.parts.items() if moved else ():
+                    sides = [
+                        side for side in dims_of if side[place] in dims and side[0] is not None
+                    ]
+                    shared = [side for side in sides if None not in side]
+                    if is_looked_up(left) and shared and len(sides) == len(dims):
+                        n_rows = fraction(left) * _size_of(shared, values)
+                        flops = round(2 * n_rows * _size_of(dims_of, values))
+                        time = float(self._of.roofs.t_compute(flops, _DTYPE) or math.inf)
+                        return max(fraction(left), time * ran.n / max(1, ran.total)), value
+        return None
+
     def _of_dot(self, law: Law, dot: Instruction) -> _Found | None:
         found: _Found | None = None
-        # Where an operand has zeros, a matmul adds nothing.
-        values = [Value(dot), *map(Value, dot.operands if law is self.zero else ())]
+        # Where an operand has zeros, a matmul adds nothing. Where it repeats along what is summed,
+        # the other operand can be summed first.
+        is_made_larger = law in (self.zero, self.repeat)
+        values = [Value(dot), *map(Value, dot.operands if is_made_larger else ())]
         for i, value in enumerate(values):
             moved = law.left(value)
             if moved is None or value.array is None:
@@ -251,6 +308,9 @@ class Sizes:
             # Single elements of a result are no smaller matmul.
             sides = {dims: {side_of.get(dim) for dim in dims} for dims in moved.parts}
             keys = {dims: left for dims, left in moved.parts.items() if len(sides[dims]) == 1}
+            if law is self.repeat and i:
+                # The other operand can differ along dimensions that both have.
+                keys = {dims: left for dims, left in keys.items() if sides[dims] != {_BOTH}}
             if law is self.sum:
                 keys = {
                     dims: part
@@ -259,8 +319,11 @@ class Sizes:
                 }
             left = moved._replace(parts=keys).left
             if law is self.repeat:
-                rows = {dim for dim, side in side_of.items() if {side} in sides.values()}
-                n = math.prod(size for d, size in enumerate(value.array.dims) if d in rows)
+                rows = {dim for dims in keys for dim in dims}
+                alike = {side_of.get(dim) for dim in rows}
+                n = math.prod(
+                    size for d, size in enumerate(value.array.dims) if side_of.get(d) in alike
+                )
                 left = max(n * left, _FEWEST_ROWS) / max(n, _FEWEST_ROWS)
             if left < (found[0] if found else 1):
                 found = left, value
@@ -313,6 +376,42 @@ def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
     """Return whether an op makes at most half of the elements that its matmuls compute."""
     made = max((array.n_elements for _, array in op.leaves or () if array), default=0)
     return all((array := array_of(dot)) and 2 * made <= array.n_elements for dot in dots)
+
+
+def _terms_of(one: Instruction) -> tuple[Instruction, Sequence[DotDims]]:
+    """Return a matmul, or what it multiplies if it is a product and a sum, and its dimensions."""
+    if one.opcode != "reduce":
+        return one, dims_of_dot(one)
+    terms = last_of(Value(one.operands[0]), is_cast).instruction
+    if terms.opcode != "multiply" or not adds(one):
+        return one, ()
+    n, summed = len(terms.arrays[0].dims) if terms.arrays else 0, one.message.dimensions
+    return terms, [(None if dim in summed else dim, dim, dim) for dim in range(n)]
+
+
+def _size_of(dims_of: Sequence[DotDims], operands: Sequence[Value]) -> int:
+    """Return the number of places along dimensions of a matmul."""
+    arrays = [value.array for value in operands]
+    return math.prod(
+        next(
+            (
+                array.dims[dim]
+                for dim, array in zip(sides[1:], arrays, strict=False)
+                if array and dim is not None
+            ),
+            1,
+        )
+        for sides in dims_of
+    )
+
+
+def only_repeats(ran: Executions) -> bool:
+    """Return whether an op only broadcasts an array."""
+    here = ran.op.instruction
+    return here is not None and all(
+        one.opcode in STRUCTURE or one.opcode == "broadcast" or is_same(Value(one))
+        for one in (here, *here.inside())
+    )
 
 
 def multiplies(ran: Executions) -> bool:
