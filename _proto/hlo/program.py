@@ -306,9 +306,11 @@ class Instruction:
     def operands(self) -> Sequence[Instruction]:
         if self._operands is None:
             ids = self.message.operand_ids
-            known = self.computation.instruction_of
-            found = [known.get(i) or self.computation.instruction(i) for i in ids]
-            self._operands = tuple([operand for operand in found if operand])
+            found = tuple(filter(None, map(self.computation.instruction_of.get, ids)))
+            if len(found) < len(ids):
+                # Report the ids that are missing or not unique.
+                found = tuple(filter(None, map(self.computation.instruction, ids)))
+            self._operands = found
         return self._operands
 
     @property
