@@ -37,10 +37,6 @@ Value = float | int | str | bytes
 Span = tuple[int, int]
 
 
-class _Compressed(bytes):
-    """A compressed string that is not decompressed yet."""
-
-
 class _Values(dict[bytes, "tuple[str, Value] | None"]):
     """Names and values of encoded stats, each decoded once, because nine in ten stats of an op
     repeat a stat of another op. A stat without a name or a value is None."""
@@ -66,52 +62,36 @@ class _Values(dict[bytes, "tuple[str, Value] | None"]):
         if kind == "ref_value":
             text_of_ref = self._stat_names.get(value)
             return None if text_of_ref is None else (name, text_of_ref)
-        return name, _Compressed(value) if kind == "compressed_str_value" else value
+        return name, _inflated(value) if kind == "compressed_str_value" else value
 
 
-class Stats:
+class Stats(dict[str, Value]):
     """Stats that have a name and a value. If several stats have the same name, the last one is
     used.
 
-    Compressed strings and messages are decoded on demand, so the trace must still be open. `span`
-    is the part of the file that contains the stats. `found` has None for stats to be left out.
+    Messages are decoded on demand, so the trace must still be open. `span` is the part of the file
+    that contains them. `found` has None for stats to be left out.
     """
 
-    __slots__ = ("_plane", "_span", "_values")
+    __slots__ = ("_plane", "_span")
 
     def __init__(self, plane: Plane, found: Iterable[tuple[str, Value] | None], span: Span) -> None:
+        try:
+            super().__init__(filter(None, found))
+        except Damage as damage:
+            raise Damage(span[0], damage.what) from None
         self._plane = plane
         self._span = span
-        self._values: dict[str, Value | Stats] = dict(filter(None, found))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
 
     def adopt(self, name: str, other: Stats) -> None:
         """Add a stat from another object of the same plane, such as an event."""
-        self._values[name] = other
-
-    def items(self) -> Iterator[tuple[str, Value | None]]:
-        return ((name, self.get(name)) for name in self._values)
-
-    def get(self, name: str) -> Value | None:
-        value = self._values.get(name)
-        if isinstance(value, Stats):
-            return value.get(name)
-        if isinstance(value, _Compressed):
-            packed = bytes(value)
-            try:
-                value = self._values[name] = self._plane.inflated(packed)
-            except ValueError as error:
-                field = pb.XStat(compressed_str_value=packed).SerializeToString()
-                raise Damage(self._offset_of(field), f"a compressed string {error}") from None
-        return value
+        self[name] = value = other[name]
+        if isinstance(value, bytes):
+            self._span = other._span
 
     def message(self, name: str, kind: type[M]) -> M | None:
         """Decode the message that a stat contains; return None if the value is not bytes."""
-        data = self._values.get(name)
-        if isinstance(data, Stats):
-            return data.message(name, kind)
+        data = self.get(name)
         if not isinstance(data, bytes):
             return None
         message = parse(kind, data)
@@ -119,9 +99,7 @@ class Stats:
 
     def damage(self, name: str, what: str) -> Damage:
         """Return a Damage at the position of a stat that contains a message."""
-        data = self._values[name]
-        if isinstance(data, Stats):
-            return data.damage(name, what)
+        data = self[name]
         assert isinstance(data, bytes)
         return Damage(self._offset_of(pb.XStat(bytes_value=data).SerializeToString()), what)
 
@@ -162,8 +140,6 @@ class Plane:
         self._lines: dict[str, list[Span]] = {}
         self._event_metadata: dict[int, Span] = {}
         self._stats: list[Span] = []
-        # Cache of decompressed strings, because many ops share a string.
-        self._texts: dict[bytes, str] = {}
         self._index(start, end)
         self._values = _Values(self.stat_names)
         self._values_of_ops = _Values(self.stat_names, _UNREAD)
@@ -308,21 +284,17 @@ class Plane:
         hull = (self._stats[0][0], self._stats[-1][1]) if self._stats else (0, 0)
         return self.stats_of(stats, hull)
 
-    def inflated(self, data: bytes) -> str:
-        """Decompress a string; raise ValueError with a description if it is damaged."""
-        if data not in self._texts:
-            inflater = zlib.decompressobj(wbits=31)
-            try:
-                plain = inflater.decompress(data, _TEXT_LIMIT)
-            except zlib.error as error:
-                raise ValueError(f"is damaged: {error}") from None
-            if not inflater.eof or inflater.unused_data:
-                raise ValueError("is cut off, too large, or followed by garbage")
-            try:
-                self._texts[data] = plain.decode()
-            except UnicodeDecodeError:
-                raise ValueError("is not UTF-8") from None
-        return self._texts[data]
+
+def _inflated(data: bytes) -> str:
+    """Decompress a string; raise Damage, without the position, if it is damaged."""
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        plain = inflater.decompress(data, _TEXT_LIMIT)
+    except zlib.error as error:
+        raise Damage(0, f"a compressed string is damaged: {error}") from None
+    if not inflater.eof or inflater.unused_data:
+        raise Damage(0, "a compressed string is cut off, too large, or followed by garbage")
+    return text(plain, 0, "a compressed string")
 
 
 def plane_name(source: Source, start: int, end: int) -> str:
