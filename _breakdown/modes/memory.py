@@ -214,9 +214,9 @@ def share_rows(
 
 def peak_notes(peak: Peak) -> list[str]:
     notes = []
-    if peak.n_maxima > 1:
+    if len(peak.maxima) > 1:
         notes.append(
-            f"the peak is an upper bound: {peak.n_maxima} maxima of temporary memory are added,"
+            f"the peak is an upper bound: {len(peak.maxima)} maxima of temporary memory are added,"
             " although they may occur at different times"
         )
     if peak.n_untraced:

@@ -30,8 +30,18 @@ class Buffer(NamedTuple):
 
     id: int
     size: int
-    instruction: Instruction | None
-    shape_index: Path
+    program: Program
+    defined_at: pb.LogicalBuffer.Location
+
+    # Read on demand, because few buffers are live at the peak.
+
+    @property
+    def instruction(self) -> Instruction | None:
+        return self.program.instruction_by_id(self.defined_at.instruction_id)
+
+    @property
+    def shape_index(self) -> Path:
+        return tuple(self.defined_at.shape_index)
 
 
 class BufferAssignment(NamedTuple):
@@ -57,13 +67,12 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
     message = decode(pb.BufferAssignment, data, 0)
     buffers: dict[int, Buffer] = {}
     for buffer in message.logical_buffers:
-        buffer_id, size, where = buffer.id, buffer.size, buffer.defined_at
+        buffer_id, size = buffer.id, buffer.size
         if size < 0:
             raise Damage(0, f"buffer {buffer_id} has a negative size")
         if buffer_id in buffers:
             raise Damage(0, f"two buffers have the id {buffer_id}")
-        instruction = program.instruction_by_id(where.instruction_id)
-        buffers[buffer_id] = Buffer(buffer_id, size, instruction, tuple(where.shape_index))
+        buffers[buffer_id] = Buffer(buffer_id, size, program, buffer.defined_at)
     allocations = list(message.buffer_allocations)
     for allocation in allocations:
         assigned = (size for part in allocation.assigned for size in (part.offset, part.size))

@@ -96,13 +96,18 @@ class Program:
 
     def instruction_by_id(self, instruction_id: int) -> Instruction | None:
         """Return the only instruction with the given id in any computation, or None."""
-        found = self._instruction_of.get(instruction_id)
+        known = self._ops_by_id if instruction_id in self._ops_by_id else self._all_by_id
+        found = known.get(instruction_id)
         if found is None:
             self.complain(f"instruction id {instruction_id} is missing or not unique")
         return found
 
     @cached_property
-    def _instruction_of(self) -> dict[int, Instruction | None]:
+    def _ops_by_id(self) -> dict[int, Instruction | None]:
+        return _if_unique(pair for part in self._run for pair in part.instruction_of.items())
+
+    @cached_property
+    def _all_by_id(self) -> dict[int, Instruction | None]:
         return _if_unique((found.message.id, found) for found in self.instructions())
 
     def computation(self, computation_id: int) -> Computation | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from _proto.hlo.backend_config import DeclaredCost
-from _proto.hlo.buffers import ALLOC, FREE, SHARE, Allocation, Buffer, HeapEvent, read_buffers
+from _proto.hlo.buffers import ALLOC, FREE, SHARE, Allocation, HeapEvent, read_buffers
 from _proto.hlo.collectives import Collective, collective_of, plan_of
 from _proto.hlo.dots import Dot, dot_of
 from _proto.hlo.nearest_line import lines_inside, nearest_line
@@ -872,7 +872,8 @@ class Buffers(unittest.TestCase):
         ]
         self.assertEqual(str(allocations), str(expected))
         self.assertEqual(
-            buffers, {14: Buffer(14, 100, read["x"], ()), 15: Buffer(15, 50, read["y"], (0, 1))}
+            {n: (part.size, part.instruction, part.shape_index) for n, part in buffers.items()},
+            {14: (100, read["x"], ()), 15: (50, read["y"], (0, 1))},
         )
         events = [
             HeapEvent(kind=ALLOC, buffer_id=15, instruction_name="y"),

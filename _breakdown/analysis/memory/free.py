@@ -8,13 +8,13 @@ from _breakdown.analysis.arrays.engine import Change, Resize, Retime
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.of_step import StepArrays
 from _breakdown.analysis.memory.allocator import runtime_of
-from _breakdown.analysis.memory.memory_peak import peak_of, peak_of_program
+from _breakdown.analysis.memory.memory_peak import peak_of_program
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.vocabulary import COMPUTE
 from _peaks import CHIPS
-from _proto.hlo.buffers import Buffer, read_buffers
+from _proto.hlo.buffers import Buffer
 from _proto.hlo.program import Program
 
 
@@ -61,15 +61,13 @@ def sizes_after(changes: Iterable[Change], arrays: StepArrays) -> dict[Value, fl
 def freed_by(sizes: Mapping[Value, float], arrays: StepArrays, program: Program) -> Freed | None:
     """Replay the program's use of memory with the new sizes; return None if the program does not
     tell its use of memory."""
-    assignment, peak = read_buffers(program), peak_of_program(program)
-    if assignment is None or peak is None:
+    peak = peak_of_program(program)
+    if peak is None:
         return None
 
-    def resized(buffer: Buffer) -> Buffer:
+    def size_of(buffer: Buffer) -> int:
         here = buffer.instruction
         array = arrays.array_at(Value(here, buffer.shape_index)) if here else None
-        factor = sizes.get(array.value, 1) if array else 1
-        return buffer if factor == 1 else buffer._replace(size=round(factor * buffer.size))
+        return round(sizes.get(array.value, 1) * buffer.size) if array else buffer.size
 
-    buffers = {number: resized(buffer) for number, buffer in assignment.buffers.items()}
-    return Freed(peak.size - peak_of(assignment._replace(buffers=buffers)).size, peak.size)
+    return Freed(peak.fall_with(size_of), peak.size)

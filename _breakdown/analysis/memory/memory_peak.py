@@ -7,7 +7,7 @@ in XProf's memory viewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from _breakdown.light import NamedTuple
@@ -57,9 +57,7 @@ class Peak(NamedTuple):
 
     held: list[HeldMemory]
     reserved: int
-    # Instruction at which the largest heap reaches its maximum; empty without a heap trace.
-    instruction_name: str
-    n_maxima: int
+    maxima: list[_Maximum]
     n_untraced: int
     # Allocated bytes in other memory spaces, keyed by the number of the space.
     other_spaces: dict[str, int]
@@ -67,6 +65,22 @@ class Peak(NamedTuple):
     @property
     def size(self) -> int:
         return sum(held.size for held in self.held)
+
+    @property
+    def instruction_name(self) -> str:
+        """Return the instruction at which the largest heap reaches its maximum; "" without a heap
+        trace."""
+        largest = max(self.maxima, key=lambda maximum: maximum.size, default=None)
+        return largest.instruction_name if largest else ""
+
+    def fall_with(self, size_of: Callable[[Buffer], int]) -> int:
+        """Return by how much the peak falls if the buffers in heaps have other sizes."""
+        fall = 0
+        for maximum in self.maxima:
+            ids = {event.buffer_id for event in maximum.events}
+            sizes = {number: size_of(maximum.buffers[number]) for number in ids}
+            fall += maximum.size - max(_live_bytes(maximum.events, sizes, {}))
+        return fall
 
     @property
     def by_kind(self) -> dict[BufferKind, int]:
@@ -79,20 +93,30 @@ class _Maximum(NamedTuple):
     size: int
     live: list[Buffer]
     instruction_name: str
+    # The events of the heap, and all buffers of the program.
+    events: list[HeapEvent]
+    buffers: Mapping[int, Buffer]
 
 
 def peak_of_program(program: Program) -> Peak | None:
     """Return the program's peak HBM usage, or None if the buffer assignment is missing or
-    contradicts itself."""
+    contradicts itself. Several causes of one step ask for it."""
+    if Peak not in program.derived:
+        program.derived[Peak] = _read_peak(program)
+    peak: Peak | None = program.derived[Peak]
+    return peak
+
+
+def _read_peak(program: Program) -> Peak | None:
     buffers = read_buffers(program)
     try:
-        return None if buffers is None else peak_of(buffers)
+        return None if buffers is None else _peak_of(buffers)
     except Contradiction as error:
         program.complain(f"the buffer assignment is inconsistent: {error}")
         return None
 
 
-def peak_of(assignment: BufferAssignment) -> Peak:
+def _peak_of(assignment: BufferAssignment) -> Peak:
     """Return the peak use of HBM; raise Contradiction if the assignment contradicts itself."""
     # Exclude thread-local allocations: they are inside fusions and take no memory.
     allocations = [
@@ -121,12 +145,10 @@ def peak_of(assignment: BufferAssignment) -> Peak:
         elif allocation.size:
             n_untraced += allocation.size
             held.append(_held_whole(allocation, assignment.buffers))
-    largest = max(maxima, key=lambda maximum: maximum.size, default=None)
     return Peak(
         held,
         sum(allocation.size for allocation in allocations),
-        largest.instruction_name if largest else "",
-        len(maxima),
+        maxima,
         n_untraced,
         _other_spaces(assignment.allocations),
     )
@@ -216,19 +238,21 @@ def _heap_events(
     return heap_events
 
 
-def _maximum(events: Sequence[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum:
-    sizes = list(_sizes(events, buffers, {}))
-    size = max(sizes)
-    at = sizes.index(size)
+def _maximum(events: list[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum:
+    sizes = {event.buffer_id: buffers[event.buffer_id].size for event in events}
+    totals = list(_live_bytes(events, sizes, {}))
+    size = max(totals)
+    at = totals.index(size)
     live: dict[int, int] = {}
     # Replay the events up to the maximum.
-    for _ in _sizes(events[: at + 1], buffers, live):
+    for _ in _live_bytes(events[: at + 1], sizes, live):
         pass
-    return _Maximum(size, [buffers[buffer_id] for buffer_id in live], events[at].instruction_name)
+    held = [buffers[buffer_id] for buffer_id in live]
+    return _Maximum(size, held, events[at].instruction_name, events, buffers)
 
 
-def _sizes(
-    events: Sequence[HeapEvent], buffers: Mapping[int, Buffer], live: dict[int, int]
+def _live_bytes(
+    events: Sequence[HeapEvent], sizes: Mapping[int, int], live: dict[int, int]
 ) -> Iterator[int]:
     """Yield the bytes that are live after each event.
 
@@ -249,7 +273,7 @@ def _sizes(
             live[owner] -= 1
             if not live[owner]:
                 del live[owner]
-                size -= buffers[owner].size
+                size -= sizes[owner]
         else:
             if buffer_id in present:
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
@@ -262,6 +286,6 @@ def _sizes(
             present.add(buffer_id)
             canonical[buffer_id] = owner
             if owner not in live:
-                size += buffers[owner].size
+                size += sizes[owner]
             live[owner] = live.get(owner, 0) + 1
         yield size

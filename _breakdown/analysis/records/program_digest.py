@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from _breakdown.analysis.comm.collective_plans import collectives_in
-from _breakdown.analysis.memory.memory_peak import Contradiction, peak_of
+from _breakdown.analysis.memory.memory_peak import peak_of_program
 from _breakdown.pipeline.groups import grouped, sum_if_known
-from _proto.hlo.buffers import read_buffers
 from _proto.hlo.collectives import collective_of
 from _proto.hlo.fingerprint import fingerprint_of
 from _proto.hlo.parameters import Parameter, read_parameters
@@ -114,8 +113,5 @@ def donated_bytes(parameters: Iterable[Parameter]) -> int | None:
 def memory_bytes(program: Program) -> int | None:
     """Return the peak use of HBM, as in the mode `memory`; None without a consistent buffer
     assignment."""
-    buffers = read_buffers(program)
-    try:
-        return None if buffers is None else peak_of(buffers).size
-    except Contradiction:
-        return None
+    peak = peak_of_program(program)
+    return peak.size if peak else None
