@@ -9,7 +9,6 @@ from typing import Any
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, RULES, SMALLEST_PART, Rule
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace, StepFacts
-from _breakdown.analysis.causes.shared.pauses import PauseGroup, groups_of
 from _breakdown.analysis.causes.shared.sentences import (
     line_says,
     listed,
@@ -24,6 +23,11 @@ from _breakdown.pipeline import frames
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.groups import Group, grouped, most, percent
 from _breakdown.pipeline.normalize import Step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # These modules take 3 ms to import, and are needed only if pauses are long.
+    from _breakdown.analysis.causes.shared.pauses import PauseGroup
 
 Json = dict[str, Any]
 
@@ -63,7 +67,7 @@ def causes_of(facts: StepFacts) -> list[RankedCause]:
     Causes that may gain nothing come after those that surely gain something, then causes of unknown
     gain, and then causes that cost only memory.
     """
-    programs, pauses = programs_of(facts), groups_of(facts.step, facts.periods, facts.context)
+    programs, pauses = programs_of(facts), pauses_of(facts.step, facts.periods, facts.context)
     if facts.ledger and not programs:
         names = listed([rule.name for rule in RULES if rule.needs != PROGRAM])
         facts.context.warn(
@@ -120,6 +124,19 @@ def with_gains_after(found: Iterable[RankedCause], engine: Engine) -> Iterator[R
             saved = together
 
 
+def pauses_of(step: Step, periods: Periods | None, context: Context) -> list[PauseGroup]:
+    """Return the groups of pauses between steps; none if they are too short to be a cause."""
+    if not periods:
+        return []
+    mean_pause = periods.mean_of([*periods.pauses, *periods.inside])
+    if not mean_pause * SMALLEST_PART >= periods.mean > 0:
+        return []
+    # Import late, because most steps have no long pauses.
+    from _breakdown.analysis.causes.shared.pauses import groups_of
+
+    return groups_of(step, periods, context)
+
+
 def programs_of(facts: StepFacts) -> list[StepProgram]:
     """Return the programs of the step that take enough of its time."""
     entries_of = grouped((entry.ran.op.program_id, entry) for entry in facts.ledger)
@@ -151,7 +168,7 @@ def found_by(
 
 def pause_causes(step: Step, periods: Periods | None, context: Context) -> list[Cause]:
     """Return the causes of pauses that `bottleneck` shows, largest gain first."""
-    groups = groups_of(step, periods, context)
+    groups = pauses_of(step, periods, context)
     rules = [rule for rule in RULES if rule.needs == PAUSES and groups]
     found = [
         RankedCause(cause._replace(name=rule.name), cause.measured)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from _breakdown.analysis.arrays.engine import Gain
-from _breakdown.analysis.causes import SMALLEST_PART
 from _breakdown.analysis.causes.shared.cause import (
     Cause,
     CausePlace,
@@ -100,13 +99,9 @@ class PauseGroup(NamedTuple):
         return self.host.kind
 
 
-def groups_of(step: Step, periods: Periods | None, context: Context) -> list[PauseGroup]:
-    """PauseGroup the pauses between steps; return nothing if they are too short to be a cause."""
-    if not periods:
-        return []
+def groups_of(step: Step, periods: Periods, context: Context) -> list[PauseGroup]:
+    """Group the pauses between steps by what the host does in them."""
     pauses = sorted([*periods.pauses, *periods.inside], key=lambda pause: -pause.duration)
-    if not periods.mean_of(pauses) * SMALLEST_PART >= periods.mean > 0:
-        return []
     asked = context.request.mode_options.get("own") or ()
     stacks = {op.stored_stack for op in step.ops if op.stored_stack}
     files = OwnFiles(asked, stacks)
