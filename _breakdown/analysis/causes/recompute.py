@@ -177,7 +177,7 @@ class _Saving:
             Value(here)
             for program in programs
             for here in program.instructions()
-            if is_backward(here) and here.opcode not in _PASSED
+            if here.opcode not in _PASSED and is_backward(here)
         ]
         read = reach(starts, producers, lambda v: is_same(v) or v.instruction.opcode in _PASSED)
         return sum(

@@ -4,7 +4,7 @@ lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from _breakdown.analysis.arrays.graph import WHILE, body_of, callers
@@ -105,15 +105,14 @@ class StepProgram:
 
     def with_opcodes(self, *opcodes: str) -> list[Instruction]:
         """Return the instructions with these opcodes, also those inside fusions, by opcode."""
-        return [found for opcode in sorted(opcodes) for found in self._by_opcode.get(opcode, ())]
-
-    @cached_property
-    def _by_opcode(self) -> dict[str, list[Instruction]]:
-        found: dict[str, list[Instruction]] = {}
-        for computation in self.program.computations:
-            for here in computation.instructions:
-                found.setdefault(here.opcode, []).append(here)
-        return found
+        found = [
+            here
+            for part in self.program.computations
+            if not part.opcodes.isdisjoint(opcodes)
+            for here in part.instructions
+            if here.opcode in opcodes
+        ]
+        return sorted(found, key=attrgetter("opcode"))
 
     @cached_property
     def softmaxed(self) -> set[Instruction]:
