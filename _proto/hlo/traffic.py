@@ -77,7 +77,7 @@ def _parts(op: Instruction) -> Iterator[tuple[Array, int, int] | None]:
         yield None
         return
     for array, value in zip(outputs, values, strict=True):
-        update = update_of(value, body)
+        update = update_of(value)
         yield _part(array, update.n_bytes if update else None)
 
 
@@ -101,6 +101,14 @@ def names_again(value: Instruction) -> bool:
 def read_of(body: Computation, number: int) -> int | None:
     """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
     of it."""
+    # The costs of an op and its arrays need the same figures.
+    known: dict[object, int | None] = body.program.derived.setdefault(read_of, {})
+    if (body, number) not in known:
+        known[body, number] = _read_of(body, number)
+    return known[body, number]
+
+
+def _read_of(body: Computation, number: int) -> int | None:
     parameter = body.parameters.get(number)
     if parameter is None:
         return None
@@ -161,10 +169,17 @@ def _is_output(
     return False
 
 
-def update_of(value: Instruction, body: Computation) -> Update | None:
-    """Return the update if a fusion only updates an output in place; None if it writes all of
-    it."""
-    total = 0
+def update_of(output: Instruction) -> Update | None:
+    """Return the update if a fusion only updates in place the output that an instruction inside it
+    computes; None if it writes all of it."""
+    known: dict[object, Update | None] = output.program.derived.setdefault(update_of, {})
+    if output not in known:
+        known[output] = _update_of(output)
+    return known[output]
+
+
+def _update_of(output: Instruction) -> Update | None:
+    value, body, total = output, output.computation, 0
     seen: set[Instruction] = set()
     # The fusions inside the fusion, by the computation that they call.
     callers: dict[Computation, Instruction] = {}

@@ -236,7 +236,7 @@ class StepArrays:
         op = ran.op
         found = [access.n_bytes for access in accesses]
         assert op.instruction is not None
-        if op.is_opaque or op.instruction.is_asynchronous or op.hbm_bytes is None:
+        if op.instruction.is_asynchronous or op.is_opaque or op.hbm_bytes is None:
             return found
         total, counted = sum(found), op.hbm_bytes
         self.compared_time += ran.total

@@ -99,7 +99,10 @@ def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
         return []
     if op.is_asynchronous:
         return _of_chain(op, arrays)
-    read, written = _partly_read(op, arrays), _partly_written(op, arrays)
+    read: dict[int, int | None] = {}
+    written: dict[Path, int | None] = {}
+    if moves_parts(op):
+        read, written = _partly_read(op, arrays), _partly_written(op, arrays)
     found: list[Access] = []
     for index, value, array in operand_values(op, arrays):
         found += _access(arrays, value, array, is_write=False, moved=read.get(index))
@@ -130,7 +133,7 @@ def _partly_written(op: Instruction, arrays: Arrays) -> dict[Path, int | None]:
     body = _partial_body(op)
     for path in paths if body else ():
         output = output_at(op, path)
-        if body and output and (update_in := update_of(output, body)):
+        if output and (update_in := update_of(output)):
             found[path] = update_in.n_bytes
     return found
 
