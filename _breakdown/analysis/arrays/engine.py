@@ -20,9 +20,16 @@ from typing import Final, TypeAlias
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
-from _breakdown.analysis.roof.ledger import COLLECTIVE, COMPUTE_BOUND, DATA_MOVEMENT, LedgerEntry
+from _breakdown.analysis.roof.ledger import (
+    COLLECTIVE,
+    COMPUTE_BOUND,
+    DATA_MOVEMENT,
+    LedgerEntry,
+    OpClass,
+)
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import summed
 from _proto.hlo.program import Instruction, Program
 
 
@@ -120,9 +127,13 @@ class Engine:
         factors = self._factors(changes, _BOLD)
         faster = [self._entry_of[ran] for ran, factor in factors.items() if factor < 1]
         names = {entry.name for entry in faster}
-        is_moved = names == {DATA_MOVEMENT}
-        among = faster if is_moved else self._entry_of.values()
-        return sum(entry.total for entry in among if entry.name in names)
+        if names == {DATA_MOVEMENT}:
+            return sum(entry.total for entry in faster)
+        return sum(self._time_of_class[name] for name in names)
+
+    @cached_property
+    def _time_of_class(self) -> dict[OpClass, int]:
+        return summed((entry.name, entry.total) for entry in self._entry_of.values())
 
     def _saved(self, changes: Sequence[Change], degree: int) -> int:
         factors = self._factors(changes, degree)
@@ -173,9 +184,8 @@ class Engine:
 
     def _resized(self, sizes: Mapping[Value, float], degree: int) -> dict[Executions, float]:
         known = (self._arrays.by_value[value] for value in sizes if value in self._arrays.by_value)
-        return {
-            use.ran: self._factor(use.ran, sizes, degree) for array in known for use in array.uses
-        }
+        ops = dict.fromkeys(use.ran for array in known for use in array.uses)
+        return {ran: self._factor(ran, sizes, degree) for ran in ops}
 
     def _factor(self, ran: Executions, sizes: Mapping[Value, float], degree: int) -> float:
         """Return the time of an op whose arrays have other sizes, as a fraction of the present
