@@ -70,13 +70,14 @@ def largest_line(
     `slow_device` explains it."""
     lost_by_op = {entry.ran.metadata_id: entry.lost or 0 for entry in facts.ledger}
     affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
+    places = [place_of_cause(found.cause).source_user for found in causes]
 
     def lost_in(line: Line) -> int:
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
         lost = sum(map(lost_by_op.__getitem__, ids))
         gained = 0
-        for found, ops in zip(causes, affected, strict=True):
-            is_there = place_of_cause(found.cause).source_user == line[0].likely.line_user
+        for found, ops, place in zip(causes, affected, places, strict=True):
+            is_there = place == line[0].likely.line_user
             shared = sum(map(lost_by_op.__getitem__, ids & ops))
             if 2 * min(lost if is_there else shared, found.gain.estimate) >= lost:
                 return 0
