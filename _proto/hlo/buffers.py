@@ -75,8 +75,8 @@ def _read(program: Program, data: bytes) -> BufferAssignment:
         buffers[buffer_id] = Buffer(buffer_id, size, program, buffer.defined_at)
     allocations = list(message.buffer_allocations)
     for allocation in allocations:
-        assigned = (size for part in allocation.assigned for size in (part.offset, part.size))
-        if min(allocation.size, *assigned, 0) < 0:
+        is_negative = any(part.offset < 0 or part.size < 0 for part in allocation.assigned)
+        if allocation.size < 0 or is_negative:
             raise Damage(0, f"allocation {allocation.index} has a negative size")
     traces = [
         list(decode(pb.HeapSimulatorTrace, part, 0).events)

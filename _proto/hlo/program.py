@@ -328,7 +328,8 @@ class Instruction:
         """Return the computations that the instruction calls, such as the body of a fusion."""
         if self._called is None:
             ids = () if self.opcode in _WITHOUT_CALLS else self.message.called_computation_ids
-            self._called = tuple(filter(None, map(self.program.computation, dict.fromkeys(ids))))
+            found = map(self.program.computation, dict.fromkeys(ids)) if ids else ()
+            self._called = tuple(filter(None, found))
         return self._called
 
     def inside(self) -> Sequence[Instruction]:
