@@ -23,7 +23,7 @@ REMEDY = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     duplicates = Duplicates(of)
-    explained = of.explained_by("oversized_transfer")
+    explained = of.explained_by("oversized_transfer", "sum_too_late")
     for members in duplicates.groups():
         saved = {
             change.ran: change.ran.total - change.time for change in duplicates.divided(members)
@@ -31,7 +31,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         computing = sum(saved[ran] for ran in members if ran.op.kind == COMPUTE)
         # Copies and collectives alone are the business of other rules.
         is_work = max(of.floor, sum(saved[ran] for ran in members) / 2) <= computing
-        if is_work and explained.isdisjoint(map(id, members)):
+        if is_work and explained.isdisjoint(map(id, saved)):
             yield _cause(duplicates, members)
 
 

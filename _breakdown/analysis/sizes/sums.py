@@ -61,7 +61,7 @@ class Sum(Law):
 
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         # A sum of two arrays covers all dimensions, and can have weights, too.
-        after = self.passed(edge, (), left) if dims == ALL else None
+        after = self.passed(edge, (), left) if dims == ALL or is_gathered(edge, dims) else None
         return (dims, after) if after else super().across(edge, dims, left)
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
@@ -73,6 +73,15 @@ class Sum(Law):
     def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
         found = super().joined(value, sides)
         return {dims: left for dims, left in found.items() if not _is_quadratic(left)}
+
+
+def is_gathered(edge: Edge, dims: Dims) -> bool:
+    """Return whether a collective joins the parts of all devices along dimensions. Each device can
+    sum its part, and a reduction adds these sums."""
+    given, made = edge.given.array, edge.made.array
+    if edge.kind != EXCHANGE or given is None or made is None or len(given.dims) != len(made.dims):
+        return False
+    return any(given.dims[dim] < made.dims[dim] for dim in dims)
 
 
 def _are_sent_together(add: Instruction) -> bool:

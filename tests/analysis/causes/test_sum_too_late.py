@@ -30,11 +30,13 @@ def found(*ops: Op, collective: str = "all-reduce", addition: str = "add") -> li
         op("weights", "parameter", shape=WEIGHTS, number=1),
         op("device", "partition-id", shape=array("u32")),
         op("zero", "constant", shape=array("f32")),
-        op("moved", collective, "x", shape=ALL, line="moe.py:60", extra=FOUR),
         *ops,
     ]
+    if not any(each.instruction.name == "moved" for each in ops):
+        main.insert(4, op("moved", collective, "x", shape=ALL, line="moe.py:60", extra=FOUR))
     ran = [event("moved", collective, 100, 200)]
-    rows = causes({"addition": combining(addition), "main": main}, ran, devices=(1, 4))
+    sums = {"addition": combining(addition), "largest": combining("maximum", "most")}
+    rows = causes({**sums, "main": main}, ran, devices=(1, 4))
     return [row for row in rows if row["cause"] == "sum_too_late"]
 
 
@@ -116,6 +118,27 @@ class SumTooLate(unittest.TestCase):
         more = op("more", "add", "half", "x", shape=ALL)
         (row,) = found(half, more, total("more"), collective="all-gather")
         self.assertEqual(row["gain_ps"], 175)
+
+    def test_sum_over_the_dimension_that_is_gathered_is_an_all_reduce(self) -> None:
+        def rows(weights: str, law: str = "addition") -> list[Json]:
+            part, own = array("f32", 64, 2, 512), array("f32", 8)
+            return found(
+                op("part", "parameter", shape=part, number=2),
+                op("own", "parameter", shape=array("f32", 32), number=3),
+                op("first", "dynamic-slice", "own", "device", shape=own, extra=packed(19, [8])),
+                op("few", "parameter", shape=array("f32", 2), number=4),
+                op("all", "all-gather", "few", shape=own, extra=FOUR),
+                op("moved", "all-gather", "part", shape=ALL, line="moe.py:60", extra=FOUR),
+                op("many", "broadcast", weights, shape=ALL, extra=packed(14, [1])),
+                op("product", "multiply", "moved", "many", shape=ALL),
+                total("product", calls=law), collective="all-gather",
+            )  # fmt: skip
+
+        (row,) = rows("all")
+        # The sums are an eighth of the array. An all-reduce moves them twice.
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("moe.py:61", 150))
+        self.assertEqual(rows("first"), [])
+        self.assertEqual(rows("all", "largest"), [])
 
     def test_greatest_element_is_no_sum(self) -> None:
         self.assertEqual(found(total("moved"), addition="maximum"), [])

@@ -25,7 +25,7 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
 )
 from _breakdown.analysis.sizes.casts import Narrow, Wide
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, Edge, edges_before, last_of
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction
 from _breakdown.analysis.sizes.little import Little
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
@@ -37,7 +37,7 @@ from _breakdown.analysis.sizes.repeats import (
     looks_up,
     repeats_rows,
 )
-from _breakdown.analysis.sizes.sums import Sum, adds
+from _breakdown.analysis.sizes.sums import Sum, adds, is_gathered
 from _breakdown.analysis.sizes.zeros import Zero, is_cast
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
@@ -219,9 +219,13 @@ class Sizes:
                 continue
             value = Value(op.chain[-1], path)
             # Each device can take another part of what a collective makes. Other ops move past it.
-            if law is not self.part:
-                value = next((edge.given for edge in edges_before(value)), value)
-            if (left := self._left_among(law, ran, value)) >= 1:
+            edge = None if law is self.part else next(iter(edges_before(value)), None)
+            value = edge.given if edge else value
+            left = self._left_among(law, ran, value)
+            if edge and law is self.sum and _is_gathered(edge, law.left(value)):
+                # An all-reduce moves the bytes of the sums twice.
+                left *= 2
+            if left >= 1:
                 return None
             found = found or value
             now += n_bytes
@@ -370,6 +374,10 @@ class Sizes:
 def _fraction(law: Law, value: Value) -> float:
     moved = law.left(value)
     return moved.left if moved else 1.0
+
+
+def _is_gathered(edge: Edge, moved: Moved | None) -> bool:
+    return moved is not None and any(is_gathered(edge, dims) for dims in moved.parts)
 
 
 def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
