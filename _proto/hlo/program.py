@@ -328,8 +328,7 @@ class Instruction:
         """Return the computations that the instruction calls, such as the body of a fusion."""
         if self._called is None:
             ids = () if self.opcode in _WITHOUT_CALLS else self.message.called_computation_ids
-            found = map(self.program.computation, dict.fromkeys(ids)) if ids else ()
-            self._called = tuple(filter(None, found))
+            self._called = tuple(filter(None, map(self.program.computation, dict.fromkeys(ids))))
         return self._called
 
     def inside(self) -> Sequence[Instruction]:
