@@ -36,10 +36,9 @@ class Duplicates:
     def __init__(self, of: StepProgram) -> None:
         self._of = of
         self.n_of: dict[Executions, int] = {}
-        n_devices = n_partitions(of.program)
-        if n_devices < 2 or not of.roofs.hbm:
+        if n_partitions(of.program) < 2 or not of.roofs.hbm:
             return
-        equal = EqualCopies(of.program, n_devices)
+        equal = of.equal_copies
         # Look at long ops first, because most programs have nothing to divide.
         if self._saved(self._alike(of.long_ops, equal)) >= of.floor:
             self.n_of = self._alike(of.leaves, equal)

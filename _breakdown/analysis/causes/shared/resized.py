@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 from _breakdown.analysis.arrays.dims import Dims as DotDims
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
-from _breakdown.analysis.arrays.equal_copies import EqualCopies
 from _breakdown.analysis.arrays.graph import (
     DOTS,
     STRUCTURE,
@@ -42,7 +41,6 @@ from _breakdown.analysis.sizes.zeros import Zero, is_cast
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _proto.hlo.parameters import n_partitions
 from _proto.hlo.program import Instruction
 
 # Ops that take or put elements of smaller arrays are not followed: a matmul or a collective takes
@@ -256,8 +254,7 @@ class Sizes:
         """Return whether all devices multiply the terms of a sum with the same numbers."""
         passed = {step for left in moved.parts.values() for label, _ in left for step in label[1:]}
         weights = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
-        program = self._of.program
-        return not weights or EqualCopies(program, n_partitions(program)).are_equal(weights)
+        return not weights or self._of.equal_copies.are_equal(weights)
 
     def _of_matmul(
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from _breakdown.analysis.arrays.equal_copies import EqualCopies
 from _breakdown.analysis.arrays.graph import WHILE, body_of, callers
 from _breakdown.analysis.arrays.links import Links
 from _breakdown.analysis.arrays.of_step import StepArrays
@@ -25,6 +26,7 @@ from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.scopes import merged_layers
 from _breakdown.pipeline.vocabulary import COLLECTIVES, COMM
 from _breakdown.units import counted
+from _proto.hlo.parameters import n_partitions
 from _proto.hlo.program import Instruction, Program
 
 # Most rules skip ops that take less than 1 / `_SHORT` of the smallest gain, because reading their
@@ -225,6 +227,11 @@ class StepProgram:
     @cached_property
     def collective_at(self) -> dict[Instruction, Executions]:
         return {ran.op.instruction: ran for ran in self.collectives if ran.op.instruction}
+
+    @cached_property
+    def equal_copies(self) -> EqualCopies:
+        """Return the values that are equal on several devices."""
+        return EqualCopies(self.program, n_partitions(self.program))
 
     @cached_property
     def links(self) -> Links:
