@@ -73,7 +73,6 @@ RULES = (
     Rule("large_intermediate", PROGRAM, "Writing and re-reading a large array"),
     Rule("computed_then_dropped", PROGRAM, "Computing results that are dropped"),
     Rule("second_pass", PROGRAM, "Reading a large array a second time"),
-    Rule("kept_for_little", PROGRAM, "Keeping an array of all rounds for little of it"),
     Rule("collective_matmul", PROGRAM),
     Rule("sparse_core_wait", PROGRAM, "Waiting for a SparseCore"),
     Rule("synchronous_collective", PROGRAM),

@@ -11,7 +11,6 @@ from _breakdown.analysis.sizes.edges import (
     ALL,
     BROADCAST,
     EXCHANGE,
-    LOOP,
     MOVE,
     PASS,
     PUT,
@@ -25,7 +24,7 @@ class Narrow(Law):
     """A cast to a narrower float. Ops that only move elements can as well move narrow ones."""
 
     shrinks = True
-    crosses = frozenset((PASS, LOOP, MOVE, TAKE, PUT, EXCHANGE))
+    crosses = frozenset((PASS, MOVE, TAKE, PUT, EXCHANGE))
 
     def own(self, edge: Edge) -> Parts:
         near, far = edge.given.array, edge.made.array
@@ -38,7 +37,7 @@ class Narrow(Law):
         return {ALL: frozenset([((part,), part)])} if is_cast else {}
 
     def is_crossed(self, edge: Edge) -> bool:
-        if edge.kind in (PASS, LOOP) or edge.kind not in self.crosses:
+        if edge.kind == PASS or edge.kind not in self.crosses:
             return edge.kind in self.crosses
         array = edge.given.array
         return array is not None and is_float(array.dtype)

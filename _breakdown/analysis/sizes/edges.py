@@ -14,7 +14,6 @@ from _breakdown.analysis.arrays.graph import (
     STRUCTURE,
     WHILE,
     Value,
-    body_of,
     consumers,
     inputs_of_chain,
     is_layout,
@@ -25,11 +24,10 @@ from _breakdown.light import NamedTuple
 from _breakdown.pipeline.groups import grouped
 from _proto.hlo.collectives import collective_name, first_collective
 from _proto.hlo.program import Instruction
-from _proto.hlo.shapes import Path
 
 # Kinds of instructions, by what they do with the dimensions and the elements of their operands.
-PASS, LOOP, MOVE, LINEAR, ELEMENT, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE, OTHER = (
-    *("pass", "loop", "move", "linear", "element", "matmul"),
+PASS, MOVE, LINEAR, ELEMENT, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE, OTHER = (
+    *("pass", "move", "linear", "element", "matmul"),
     *("reduce", "take", "put", "broadcast", "exchange", "other"),
 )
 _KIND_OF: Final = {
@@ -39,7 +37,7 @@ _KIND_OF: Final = {
     **dict.fromkeys(DOTS, MATMUL),
     **dict.fromkeys(TAKING, TAKE),
     **dict.fromkeys(PUTTING, PUT),
-    WHILE: LOOP,
+    WHILE: OTHER,
     "concatenate": PUT,
     "reduce": REDUCE,
     "broadcast": BROADCAST,
@@ -85,6 +83,10 @@ class Edge(NamedTuple):
 
 
 def kind_of(here: Instruction) -> str:
+    caller = here.computation.caller if here.opcode == "parameter" else None
+    if caller is not None and caller.opcode == WHILE:
+        # Each round of a loop can need another part of its state.
+        return OTHER
     found = _KIND_OF.get(here.opcode) if here.stage is None else None
     if found is None and _collective_of(here):
         found = EXCHANGE
@@ -110,13 +112,8 @@ def edges_before(value: Value) -> list[Edge]:
     """Return the edges to what a value is computed from."""
     here, path = value
     kind = kind_of(here)
-    if kind in (PASS, LOOP):
-        if (loop := loop_of(here)) is None:
-            return [Edge(here, 0, source, value, kind) for source in producers(value)]
-        body = body_of(loop)
-        start = body.root if body and here is loop else operand(loop, 0)
-        is_kept = start is not None and is_unchanged(loop, path)
-        return [Edge(loop, 0, Value(start, path), value, LOOP)] if start and is_kept else []
+    if kind == PASS:
+        return [Edge(here, 0, source, value, kind) for source in producers(value)]
     given = list(inputs_of_chain(here)) if here.is_asynchronous else here.operands
     if kind == EXCHANGE and len(path) == 1:
         # A collective on several arrays returns each array at the index of its operand.
@@ -161,17 +158,12 @@ def edges_after(value: Value) -> Iterator[Edge]:
     else, such as the result of the program."""
     here = value.instruction
     caller = here.computation.caller
-    if here.computation.root is here and (caller is None or kind_of(caller) not in (PASS, LOOP)):
+    if here.computation.root is here and (caller is None or kind_of(caller) != PASS):
         yield Edge(here, 0, value, value, OTHER)
     for taker in dict.fromkeys(consumers(value)):
         by = taker.instruction
         kind = kind_of(by)
-        loop = loop_of(by) if kind in (PASS, LOOP) else None
-        if loop is not None:
-            # The next round begins with the same value.
-            if by is loop or by.computation is not here.computation:
-                yield Edge(loop, 0, value, taker, LOOP if is_unchanged(loop, taker.path) else OTHER)
-        elif kind == PASS:
+        if kind == PASS or by.opcode == "parameter":
             yield Edge(by, 0, value, taker, kind)
         elif by.is_asynchronous or kind == EXCHANGE:
             yield from (edge for edge in edges_before(taker) if edge.given == value)
@@ -181,34 +173,10 @@ def edges_after(value: Value) -> Iterator[Edge]:
                     yield Edge(by, place, value, taker, kind)
 
 
-def loop_of(here: Instruction) -> Instruction | None:
-    """Return the loop of which an instruction is the result, or the state in its body."""
-    caller = here.computation.caller if here.opcode == "parameter" else None
-    if here.opcode == WHILE or (caller and body_of(caller) is here.computation):
-        return caller or here
-    return None
-
-
-def is_state(value: Value, loop: Instruction, path: Path) -> bool:
-    """Return whether a value is an element of the state at the begin of a round."""
-    here = value.instruction
-    return here.opcode == "parameter" and loop_of(here) is loop and value.path == path
-
-
-def is_unchanged(loop: Instruction, path: Path) -> bool:
-    """Return whether the rounds of a loop do not change an element of its state."""
-    known: dict[object, bool] = loop.program.derived.setdefault(is_unchanged, {})
-    if (loop, path) not in known:
-        known[loop, path] = is_state(last_of(Value(loop, path)), loop, path)
-    return known[loop, path]
-
-
 def last_of(value: Value, passes: Callable[[Instruction], bool] = lambda _: False) -> Value:
     """Return the value from which instructions that only pass a value on have it."""
     for _ in range(_FARTHEST):
         here = value.instruction
-        if here.opcode == "parameter" and loop_of(here):
-            break
         sources = producers(value) if here.opcode in STRUCTURE or passes(here) else []
         if len(sources) != 1:
             break

@@ -17,7 +17,6 @@ from _breakdown.analysis.arrays.dims import Link
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.sizes.edges import (
     ALL,
-    LOOP,
     PASS,
     Dims,
     Edge,
@@ -88,7 +87,7 @@ class Law:
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         """Return the dimensions on the other side of an instruction with what is left of them, or
         None if all is needed there."""
-        if dims == ALL or edge.kind in (PASS, LOOP):
+        if dims == ALL or edge.kind == PASS:
             return dims, left
         links = edge.linked(dims, to_given=self.shrinks)
         far = tuple(

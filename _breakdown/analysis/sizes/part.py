@@ -24,7 +24,6 @@ from _breakdown.analysis.sizes.edges import (
     PUT,
     REDUCE,
     TAKE,
-    Dims,
     Edge,
     last_of,
 )
@@ -60,7 +59,7 @@ class Part(SeededLaw):
         links = edge.links() if edge.kind == TAKE and edge.place == 0 else ()
         return {
             link.inside: frozenset(
-                [((edge.by.opcode, _begin_of(edge.by, link.inside), link.inside), link.taken)]
+                [((edge.by.opcode, _begin_of(edge.by), link.inside), link.taken)]
             )
             for link in links
             if link.taken < 1 and link.inside
@@ -91,15 +90,11 @@ def starts_of(take: Instruction) -> set[Value]:
     return {start for start in starts if not start.instruction.message.literal}
 
 
-def _begin_of(by: Instruction, dims: Dims) -> object:
+def _begin_of(by: Instruction) -> Sequence[object]:
     """Return what tells a take from others: several instructions can take the same slice."""
-    begin: Sequence[object] = by.message.slice_dimensions
-    if by.opcode != "slice":
-        starts = [last_of(Value(start)) for start in by.operands[1:]]
-        begin = [start.instruction.message.literal or start for start in starts]
-    if by.opcode == "gather":
-        return tuple(begin)
-    return tuple(begin[dim] for dim in dims) if len(begin) > max(dims) else by
+    starts = [last_of(Value(start)) for start in by.operands[1:]]
+    begins = tuple(start.instruction.message.literal or start for start in starts)
+    return tuple(by.message.slice_dimensions) if by.opcode == "slice" else begins
 
 
 def takes_of(left: Left) -> set[str]:

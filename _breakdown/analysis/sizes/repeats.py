@@ -20,7 +20,6 @@ from _breakdown.analysis.sizes.edges import (
     ELEMENT,
     EXCHANGE,
     LINEAR,
-    LOOP,
     MATMUL,
     MOVE,
     PASS,
@@ -51,9 +50,7 @@ class Repeat(Law):
     equal."""
 
     shrinks = False
-    crosses = frozenset(
-        (PASS, LOOP, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, PUT, BROADCAST, EXCHANGE)
-    )
+    crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, PUT, BROADCAST, EXCHANGE))
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +181,7 @@ def is_broadcast(moved: Moved) -> bool:
 
 
 def _has(edge: Edge, dims: Dims) -> bool:
-    if edge.kind in (PASS, LOOP, BROADCAST):
+    if edge.kind in (PASS, BROADCAST):
         return True
     return any(not {*dims}.isdisjoint(link.outside) for link in edge.links())
 

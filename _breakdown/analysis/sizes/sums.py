@@ -10,7 +10,6 @@ from _breakdown.analysis.sizes.edges import (
     ALL,
     EXCHANGE,
     LINEAR,
-    LOOP,
     MATMUL,
     MOVE,
     PASS,
@@ -28,7 +27,7 @@ class Sum(Law):
     """A sum over a dimension. The sum of a linear function is the function of the sum."""
 
     shrinks = True
-    crosses = frozenset((PASS, LOOP, MOVE, LINEAR, REDUCE, EXCHANGE))
+    crosses = frozenset((PASS, MOVE, LINEAR, REDUCE, EXCHANGE))
 
     def own(self, edge: Edge) -> Parts:
         given, by, place = edge.given.array, edge.by, edge.place

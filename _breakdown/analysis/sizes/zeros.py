@@ -11,7 +11,6 @@ from _breakdown.analysis.sizes.edges import (
     BROADCAST,
     ELEMENT,
     LINEAR,
-    LOOP,
     MATMUL,
     MOVE,
     PASS,
@@ -42,7 +41,7 @@ class Zero(SeededLaw):
 
     shrinks = False
     opcodes = PUTTING | {"select"}
-    crosses = frozenset((PASS, LOOP, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST))
+    crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST))
 
     def moves(self, seed: Instruction) -> bool:
         filled = operand(seed, 1 if seed.opcode == "pad" else 0)
@@ -81,7 +80,7 @@ class Zero(SeededLaw):
             )
         found: dict[Dims, Left] = {}
         for edge, parts in sides:
-            is_first = edge.place == 0 and (opcode in _IF_FIRST or edge.kind in (PASS, LOOP))
+            is_first = edge.place == 0 and (opcode in _IF_FIRST or edge.kind == PASS)
             for dims, left in parts.items() if is_first or opcode in _IF_ANY else ():
                 if dims not in found or fraction(left) < fraction(found[dims]):
                     found[dims] = left

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from _breakdown.analysis.arrays.dims import Dims as DotDims
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
 from _breakdown.analysis.arrays.graph import (
@@ -58,8 +57,6 @@ _FEWEST_ROWS = 128
 _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
 # The dtype in which the matrix unit multiplies if nothing else is asked for.
 _DTYPE = "bf16"
-# The ops of a matmul, and the last of those that compute one on the vector unit.
-_SUMMING = DOTS | {"reduce"}
 # Little is made of an array if it is at most this part: a row of a vocabulary becomes one number,
 # but a change of dtype only halves or quarters the bytes.
 LITTLE: Final = 1 / 8
@@ -195,10 +192,10 @@ class Sizes:
             found = self._of_collective(law, ran, op)
         elif kind == MATMUL:
             found = self._of_matmul(law, ran, op, dots)
-        elif law is not self.repeat and _NEEDING_ALL.isdisjoint(op.opcodes):
+        elif law is self.repeat:
+            found = self._of_lookup(ran, op) if self._looks_up else None
+        elif _NEEDING_ALL.isdisjoint(op.opcodes):
             found = self._of_elements(law, op)
-        if found is None and law is self.repeat and self._looks_up and kind != EXCHANGE:
-            found = self._of_lookup(ran, op)
         if found is None or found[0] > _NEARLY_ALL or not (moved := law.left(found[1])):
             return None
         return Resized(law, kind, ran, found[0], found[1], moved)
@@ -278,19 +275,18 @@ class Sizes:
 
     def _of_lookup(self, ran: Executions, op: Instruction) -> _Found | None:
         """Return what is left of an op that multiplies rows with what is looked up for each of
-        them, if it multiplied all rows with the table, and then looked up products."""
-        for terms, dims_of in map(_terms_of, op.parts_with(_SUMMING)):
-            values = [last_of(Value(one), is_cast) for one in terms.operands] if dims_of else []
-            for place, value in enumerate(values, 1):
-                moved = self.repeat.left(value)
+        them, and adds up, if it multiplied all rows with the table and looked up the sums."""
+        for total in op.parts_with({"reduce"}):
+            terms = last_of(Value(total.operands[0]), is_cast)
+            is_product = terms.instruction.opcode == "multiply" and adds(total)
+            n_terms = terms.array.n_elements if terms.array else 0
+            for one in terms.instruction.operands if is_product else ():
+                value = last_of(Value(one), is_cast)
+                moved, sizes = self.repeat.left(value), value.array.dims if value.array else ()
                 for dims, left in moved.parts.items() if moved else ():
-                    sides = [
-                        side for side in dims_of if side[place] in dims and side[0] is not None
-                    ]
-                    shared = [side for side in sides if None not in side]
-                    if is_looked_up(left) and shared and len(sides) == len(dims):
-                        n_rows = fraction(left) * _size_of(shared, values)
-                        flops = round(2 * n_rows * _size_of(dims_of, values))
+                    if is_looked_up(left) and {*dims}.isdisjoint(total.message.dimensions):
+                        n_rows = fraction(left) * math.prod(sizes[dim] for dim in dims)
+                        flops = round(2 * n_rows * n_terms)
                         time = float(self._of.roofs.t_compute(flops, _DTYPE) or math.inf)
                         return max(fraction(left), time * ran.n / max(1, ran.total)), value
         return None
@@ -381,33 +377,6 @@ def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
     """Return whether an op makes at most half of the elements that its matmuls compute."""
     made = max((array.n_elements for _, array in op.leaves or () if array), default=0)
     return all((array := array_of(dot)) and 2 * made <= array.n_elements for dot in dots)
-
-
-def _terms_of(one: Instruction) -> tuple[Instruction, Sequence[DotDims]]:
-    """Return a matmul, or what it multiplies if it is a product and a sum, and its dimensions."""
-    if one.opcode != "reduce":
-        return one, dims_of_dot(one)
-    terms = last_of(Value(one.operands[0]), is_cast).instruction
-    if terms.opcode != "multiply" or not adds(one):
-        return one, ()
-    n, summed = len(terms.arrays[0].dims) if terms.arrays else 0, one.message.dimensions
-    return terms, [(None if dim in summed else dim, dim, dim) for dim in range(n)]
-
-
-def _size_of(dims_of: Sequence[DotDims], operands: Sequence[Value]) -> int:
-    """Return the number of places along dimensions of a matmul."""
-    arrays = [value.array for value in operands]
-    return math.prod(
-        next(
-            (
-                array.dims[dim]
-                for dim, array in zip(sides[1:], arrays, strict=False)
-                if array and dim is not None
-            ),
-            1,
-        )
-        for sides in dims_of
-    )
 
 
 def only_repeats(ran: Executions) -> bool:
