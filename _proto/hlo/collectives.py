@@ -104,14 +104,19 @@ def _inputs(collective: Instruction) -> list[Array] | None:
 
 
 def _pairs_of(permute: Instruction) -> Participants | None:
-    pairs = []
-    for data in permute.message.source_target_pairs:
-        pair = parse(pb.SourceTarget, data)
-        if pair is None:
-            permute.program.complain(f"the source-target pairs of {permute.name} are unreadable")
-            return None
-        pairs.append((pair.source, pair.target))
-    return in_pairs(pairs) if pairs else None
+    listed = tuple(permute.message.source_target_pairs)
+    who = _read_pairs(listed) if listed else None
+    if listed and who is None:
+        permute.program.complain(f"the source-target pairs of {permute.name} are unreadable")
+    return who
+
+
+# Cache results, because the permutes of a ring have the same pairs.
+@lru_cache(maxsize=256)
+def _read_pairs(listed: tuple[bytes, ...]) -> Participants | None:
+    pairs = [parse(pb.SourceTarget, data) for data in listed]
+    known = [(pair.source, pair.target) for pair in pairs if pair is not None]
+    return in_pairs(known) if len(known) == len(pairs) else None
 
 
 def _groups_of(collective: Instruction) -> Participants | None:

@@ -19,7 +19,7 @@ from _breakdown.light import cached_property
 from _proto import hlo_pb2 as pb
 from _proto.hlo.async_chains import chains_among, stage_of, stage_of_fusion
 from _proto.hlo.backend_config import BackendConfig, DeclaredCost, read_config
-from _proto.hlo.shapes import Array, Path, read_leaves, shape_text
+from _proto.hlo.shapes import Array, Path, layout_of, read_leaves, shape_text
 from _proto.hlo.stack_frames import StackFrame, StackFrames
 from _proto.trace.wire import decode, parse
 
@@ -434,16 +434,8 @@ class Instruction:
 
     @property
     def layout(self) -> bytes | None:
-        """Encode the order of an array's dimensions in memory, and its tiles, as bytes.
-
-        Return None for tuples and unreadable shapes. Equal layouts have equal encodings.
-        """
-        message = parse(pb.Shape, self.message.shape)
-        if message is None or not message.HasField("layout"):
-            return None
-        return pb.Layout(
-            minor_to_major=message.layout.minor_to_major, tiles=message.layout.tiles
-        ).SerializeToString()
+        """Encode the order of an array's dimensions in memory, and its tiles, as bytes."""
+        return layout_of(self.message.shape)
 
     @property
     def leaves(self) -> Sequence[tuple[Path, Array | None]] | None:

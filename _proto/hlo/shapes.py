@@ -72,6 +72,20 @@ def order_of(shape: bytes) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 12)
+def layout_of(shape: bytes) -> bytes | None:
+    """Encode the order of an array's dimensions in memory, and its tiles, as bytes.
+
+    Return None for tuples and unreadable shapes. Equal layouts have equal encodings.
+    """
+    message = parse(pb.Shape, shape)
+    if message is None or not message.HasField("layout"):
+        return None
+    return pb.Layout(
+        minor_to_major=message.layout.minor_to_major, tiles=message.layout.tiles
+    ).SerializeToString()
+
+
+@lru_cache(maxsize=1 << 12)
 def read_leaves(shape: bytes) -> Sequence[tuple[Path, Array | None]] | None:
     """Return the leaves of a ShapeProto with their paths, or None if the message is unreadable.
 

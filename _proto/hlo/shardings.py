@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 
 from _breakdown.light import cached_property
@@ -80,6 +81,8 @@ class Sharding:
         return f"{{{_KINDS[message.type]}{device}}}"
 
 
+# Cache results, because most parameters have one of a few shardings.
+@lru_cache(maxsize=256)
 def read_shardings(data: bytes, n_leaves: int) -> list[Sharding] | None:
     """Read an OpSharding, and return one sharding for each leaf of a shape.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from _proto import hlo_pb2 as pb
@@ -12,6 +13,8 @@ from _proto.trace.wire import parse
 Number: TypeAlias = "float | int | bool"
 
 
+# Cache results, because several searches come to the same few constants.
+@lru_cache(maxsize=16)
 def elements_of(literal: bytes) -> Sequence[Number]:
     """Return the elements of a constant of a type that masks and zeros have."""
     message = parse(pb.Literal, literal)
