@@ -131,6 +131,8 @@ class Op:
         # The source line that the trace stores in addition to the stack.
         self.source = as_text(stats.get("source")) or None
         self.tf_op = as_text(stats.get("tf_op")) or None
+        program_id = stats.get("program_id")
+        self.program_id = program_id % (1 << 64) if isinstance(program_id, int) else None
         # The other ops of the step; None while several steps are read.
         self.around: Surroundings | None = None
         # The line of an op without a stack. `_breakdown/analysis/source/likely_lines.py` finds it.
@@ -277,12 +279,7 @@ class Op:
         """Return the name of the custom (Pallas) kernel that the op runs."""
         return self.hlo.base_name if self.hlo.target == "tpu_custom_call" else None
 
-    @cached_property
-    def program_id(self) -> int | None:
-        program_id = self.metadata.stats.get("program_id")
-        return program_id % (1 << 64) if isinstance(program_id, int) else None
-
-    @cached_property
+    @property
     def program(self) -> Program | None:
         """Return the op's compiled program, or None if the trace does not contain it."""
         return None if self.program_id is None else self._programs.program(self.program_id)

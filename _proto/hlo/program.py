@@ -402,8 +402,8 @@ class Instruction:
         """Return the instruction's own source line, as `file:line`."""
         if self._line == "":
             frame, metadata = self.frame, self.message.metadata
-            file, line = metadata.source_file, metadata.source_line
-            own = f"{file}:{line}" if file and line > 0 else None
+            has_own = not frame and metadata.source_file and metadata.source_line > 0
+            own = f"{metadata.source_file}:{metadata.source_line}" if has_own else None
             self._line = frame.place if frame else own
         return self._line
 
