@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
+from _breakdown.analysis.arrays.engine import Change, Resize, Retime
 from _breakdown.analysis.arrays.of_step import TEMPORARY, StepArray
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import only_repeats, sizes_of
+from _breakdown.analysis.causes.shared.resized import sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.analysis.sizes.law import Moved
 from _breakdown.analysis.sizes.repeats import is_broadcast
@@ -40,7 +40,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         makers = list(dict.fromkeys(ran for array, _ in rows for ran in array.makers))
         readers = [use.ran for array, _ in rows for use in array.reads]
         changes: list[Change] = [Resize(array.value, each.left) for array, each in rows]
-        changes += removal_of(ran for ran in makers if only_repeats(ran))
+        # What is computed of equal elements is equal, too.
+        changes += [Retime(ran, ran.total * sizes.left_of(sizes.repeat, ran)) for ran in makers]
         yield Cause(
             f"<line> repeats an array {round(1 / moved.left)} times, and {biggest.shape.text}"
             f" ({size(biggest.shape.n_bytes or 0)}) is written to memory. Reading the small array"

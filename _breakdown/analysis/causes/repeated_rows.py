@@ -11,7 +11,6 @@ from _breakdown.analysis.causes.shared.resized import (
     cause_of,
     longest_of,
     multiplies,
-    only_repeats,
     sizes_of,
 )
 from _breakdown.analysis.causes.shared.step_program import (
@@ -74,7 +73,7 @@ def _makers(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Resized]:
             if not ran or not moved or not array or ran in found or multiplies(ran):
                 continue
             left = max(moved.left, n_after / max(1, array.n_elements))
-            if left < 1 and (only_repeats(ran) or _readers_of(of, value) <= found):
+            if left < 1 and (not looks_up(moved) or _readers_of(of, value) <= found):
                 found.add(ran)
                 to_do.append((row._replace(ran=ran, left=left, value=value, moved=moved), n_after))
                 yield to_do[-1][0]

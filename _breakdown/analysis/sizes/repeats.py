@@ -42,7 +42,9 @@ _EQUAL = ("equal",)
 _LOOKUP = "lookup"
 # Arrays that are joined can repeat each in its own way.
 _JOINING = frozenset(("concatenate", "pad"))
-_FOLLOWED = ELEMENTWISE | DOTS | LAYOUT | (STRUCTURE - {WHILE}) | _JOINING | {"reduce"}
+# What they compute has elements of the first operand only.
+_OF_FIRST = frozenset(("reduce", "pad", "slice", "dynamic-slice"))
+_FOLLOWED = ELEMENTWISE | DOTS | LAYOUT | (STRUCTURE - {WHILE}) | _JOINING | _OF_FIRST
 
 
 class Repeat(Law):
@@ -50,7 +52,9 @@ class Repeat(Law):
     equal."""
 
     shrinks = False
-    crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, PUT, BROADCAST, EXCHANGE))
+    crosses = frozenset(
+        (PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE)
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +74,7 @@ class Repeat(Law):
             if opcode not in _FOLLOWED:
                 found = opcode in ("broadcast", "constant") or repeats_rows(taken_by(here))
             elif self._depth < FARTHEST:
-                sources = producers(value)[: 1 if opcode in ("reduce", "pad") else None]
+                sources = producers(value)[: 1 if opcode in _OF_FIRST else None]
                 is_joined = opcode in _JOINING or (opcode == "maximum" and bool(pads_of(here)))
                 test = any if is_joined or opcode in DOTS else all
                 found = bool(sources) and test(map(self.may_repeat, sources))
@@ -103,7 +107,9 @@ class Repeat(Law):
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         # What is computed of several parts together does not repeat as any of them does.
         is_mixed = len(left) > 1 and edge.kind in (MATMUL, REDUCE)
-        return None if is_mixed or any(link.filled < 1 for link in links) else left
+        return (
+            None if is_mixed or any(link.filled < 1 or link.taken < 1 for link in links) else left
+        )
 
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         found = super().across(edge, dims, left)

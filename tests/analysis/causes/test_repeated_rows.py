@@ -71,6 +71,20 @@ class RepeatedRows(unittest.TestCase):
         (row,) = found(REPEATED, joined, given, bias, both, end)
         self.assertEqual(row["gain_ps"], 840)
 
+    def test_part_of_each_row_repeats_but_a_part_of_the_rows_has_other_ones(self) -> None:
+        def half(*sizes: int) -> list[Json]:
+            part = op(
+                "half", "slice", "rows", shape=array("f32", *sizes), extra=bytes_field(17, b"")
+            )
+            few = op("few", "parameter", shape=array("f32", sizes[2], 32), number=5)
+            made = array("f32", *sizes[:2], 32)
+            return found(
+                REPEATED, part, few, op("dot", "dot", "half", "few", shape=made, extra=OF_DOT)
+            )
+
+        self.assertEqual(half(2, 400, 32)[0]["gain_ps"], 840)
+        self.assertEqual(half(2, 200, 64), [])
+
     def test_few_rows_take_as_long_as_128(self) -> None:
         # The bytes take hardly any time at the peak of the chip that the tests assume.
         (row,) = found(REPEATED, dot(), options=())

@@ -11,9 +11,7 @@ from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
 from _breakdown.analysis.arrays.graph import (
     DOTS,
-    STRUCTURE,
     Value,
-    is_same,
     operand,
 )
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
@@ -169,6 +167,12 @@ class Sizes:
 
     def ops_of(self, kind: str, *laws: Law) -> list[Resized]:
         return [row for row in self._ops if row.kind == kind and row.law in laws]
+
+    def left_of(self, law: Law, ran: Executions) -> float:
+        """Return the part of an op's results that is left."""
+        op = ran.op.instruction
+        leaves = op.leaves if op else None
+        return max((_fraction(law, Value(op, path)) for path, _ in leaves or () if op), default=1.0)
 
     @cached_property
     def _ops(self) -> list[Resized]:
@@ -377,15 +381,6 @@ def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
     """Return whether an op makes at most half of the elements that its matmuls compute."""
     made = max((array.n_elements for _, array in op.leaves or () if array), default=0)
     return all((array := array_of(dot)) and 2 * made <= array.n_elements for dot in dots)
-
-
-def only_repeats(ran: Executions) -> bool:
-    """Return whether an op only broadcasts an array."""
-    here = ran.op.instruction
-    return here is not None and all(
-        one.opcode in STRUCTURE or one.opcode == "broadcast" or is_same(Value(one))
-        for one in (here, *here.inside())
-    )
 
 
 def multiplies(ran: Executions) -> bool:
