@@ -61,7 +61,7 @@ RULES = (
     Rule("rewritten_buffer", PROGRAM, "Rewriting whole buffers to change a few elements"),
     Rule("one_hot_matmul", PROGRAM, "A matmul with a one-hot matrix"),
     Rule("resharding", PROGRAM, "Resharding arrays"),
-    Rule("sum_too_late", PROGRAM, "Summing arrays too late"),
+    Rule("sum_too_late", PROGRAM, "Reducing arrays too late"),
     Rule("oversized_transfer", PROGRAM, "Moving larger arrays between devices than needed"),
     Rule("wide_transfer", PROGRAM, "Moving values between devices in a wider dtype than needed"),
     Rule("duplicated_work", PROGRAM, "Work that several devices repeat"),

@@ -1,5 +1,5 @@
-"""Find collectives and matmuls of arrays that are summed afterwards, although the sums could be
-made first."""
+"""Find collectives and matmuls of arrays that are summed or reduced afterwards, although this could
+be done first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from _breakdown.analysis.causes.shared.step_program import (
     place_of_longest,
 )
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
+from _breakdown.analysis.sizes.sums import adds
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted
 
@@ -21,23 +22,33 @@ FOR_COLLECTIVES = (
     "Sum first, and let the collective move the sums: take the psum or the sharding constraint of"
     " the summed array instead of the array before the sum."
 )
+FOR_PARTS = (
+    "Reduce the part of each device first, and exchange only the results: psum, pmax, or a top_k of"
+    " the gathered results of top_k."
+)
 FOR_MATMULS = "Sum the rows first, with their weights, and multiply the sums."
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
     sizes = sizes_of(of)
-    found = [row for kind in (EXCHANGE, MATMUL) for row in sizes.ops_of(kind, sizes.sum)]
+    found = [
+        *sizes.ops_of(EXCHANGE, sizes.sum, sizes.local),
+        *sizes.ops_of(MATMUL, sizes.sum),
+    ]
     keyed = (((row.kind, of.place_at(row.moved.seed).source_user), row) for row in found)
     for (kind, _), rows in grouped(keyed).items():
         ops, longest = [row.ran for row in rows], longest_of(rows)
-        is_sent = kind == EXCHANGE
+        is_sent, is_sum = kind == EXCHANGE, adds(longest.moved.seed)
         before = counts_of(ops) if is_sent else counted(len(ops), "matmul")
         says = (
-            f"<line> sums {longest.shape} over {round(1 / longest.moved.left)} elements, after"
-            f" {before} at {line_says(place_of_longest(ops))}"
-            f" {'moved' if is_sent else 'computed'} all of them. Summing first"
-            f"{', and moving the sums,' if is_sent else ''} would save <gain>."
+            f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} over"
+            f" {round(1 / longest.moved.left)} elements, after {before} at"
+            f" {line_says(place_of_longest(ops))} {'moved' if is_sent else 'computed'} all of them."
+            f" {'Summing' if is_sum else 'Reducing'} first"
+            f"{', and moving the results,' if is_sent else ''} would save <gain>."
         )
         remedy = FOR_COLLECTIVES if is_sent else FOR_MATMULS
+        if longest.law is sizes.local:
+            remedy = FOR_PARTS
         place = of.place_at(longest.moved.seed)
         yield cause_of(rows, says, remedy, SEEN if is_sent else LIKELY, place)

@@ -96,8 +96,7 @@ def kind_of(here: Instruction) -> str:
 
 
 def _collective_of(here: Instruction) -> str | None:
-    is_fused = here.opcode == "fusion" and here.is_asynchronous
-    found = first_collective(here.chain) if is_fused else here
+    found = first_collective(here.chain) if here.is_asynchronous else here
     return collective_name(found.opcode) if found else None
 
 

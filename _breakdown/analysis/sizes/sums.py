@@ -41,16 +41,7 @@ class Sum(Law):
                 (dim,): frozenset([((label,), 1 / max(1, given.dims[dim]))])
                 for dim in by.message.dimensions
             }
-        made = array_of(by) if edge.kind == MATMUL and place < 2 else None
-        if made is None or 2 * made.n_elements > given.n_elements:
-            return {}
-        summed = tuple(
-            dim
-            for out, *sides in dims_of_dot(by)
-            if out is None and (dim := sides[place]) is not None
-        )
-        # The other operand has the weights of the sum.
-        return {summed: frozenset([((label, label), made.n_elements / given.n_elements)])}
+        return summed_by(edge) if edge.kind == MATMUL else {}
 
     def is_crossed(self, edge: Edge) -> bool:
         if edge.kind in (REDUCE, EXCHANGE):
@@ -60,7 +51,7 @@ class Sum(Law):
 
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         # A sum of two arrays covers all dimensions, and can have weights, too.
-        after = self.passed(edge, (), left) if dims == ALL or is_gathered(edge, dims) else None
+        after = self.passed(edge, (), left) if dims == ALL else None
         return (dims, after) if after else super().across(edge, dims, left)
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
@@ -74,13 +65,18 @@ class Sum(Law):
         return {dims: left for dims, left in found.items() if not _is_quadratic(left)}
 
 
-def is_gathered(edge: Edge, dims: Dims) -> bool:
-    """Return whether a collective joins the parts of all devices along dimensions. Each device can
-    sum its part, and a reduction adds these sums."""
-    given, made = edge.given.array, edge.made.array
-    if edge.kind != EXCHANGE or given is None or made is None or len(given.dims) != len(made.dims):
-        return False
-    return any(given.dims[dim] < made.dims[dim] for dim in dims)
+def summed_by(edge: Edge) -> Parts:
+    """Return what a matmul leaves of an operand, if it makes at most half as many elements."""
+    given, made, by, place = edge.given.array, array_of(edge.by), edge.by, edge.place
+    if given is None or made is None or place > 1 or 2 * made.n_elements > given.n_elements:
+        return {}
+    summed = tuple(
+        dim for out, *sides in dims_of_dot(by) if out is None and (dim := sides[place]) is not None
+    )
+    # The other operand has the weights of the sum.
+    label = by, place
+    left = frozenset([((label, label), made.n_elements / given.n_elements)])
+    return {summed: left} if summed else {}
 
 
 def _are_sent_together(add: Instruction) -> bool:

@@ -135,10 +135,26 @@ class SumTooLate(unittest.TestCase):
             )  # fmt: skip
 
         (row,) = rows("all")
-        # The sums are an eighth of the array. An all-reduce moves them twice.
-        self.assertEqual((row["source_user"], row["gain_ps"]), ("moe.py:61", 150))
+        # Each of four devices has sums, which are an eighth of the array.
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("moe.py:61", 100))
         self.assertEqual(rows("first"), [])
-        self.assertEqual(rows("all", "largest"), [])
+        # The largest products are found in the same way.
+        (row,) = rows("all", "largest")
+        self.assertIn("moe.py:61 reduces f32[64,2,512] over 2 elements", row["says"])
+
+    def test_largest_few_are_taken_on_each_device_first(self) -> None:
+        few, ids = array("f32", 64, 16), array("s32", 64, 16)
+        logits = array("f32", 64, 4096)
+        main = [
+            op("part", "parameter", shape=array("f32", 64, 1024)),
+            op("moved", "all-gather", "part", shape=logits, line="sample.py:32", extra=FOUR),
+            op("top", "custom-call", "moved", shape=tuple_of(few, ids), target="TopK",
+               line="sample.py:33"),
+        ]  # fmt: skip
+        (row,) = causes({"main": main}, [event("moved", "all-gather", 0, 640)])
+        self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "sample.py:33"))
+        # Each of four devices has 16 of 1024.
+        self.assertEqual(row["gain_ps"], 630)
 
     def test_greatest_element_is_no_sum(self) -> None:
         self.assertEqual(found(total("moved"), addition="maximum"), [])

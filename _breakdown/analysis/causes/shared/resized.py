@@ -21,9 +21,10 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
 )
 from _breakdown.analysis.sizes.casts import Narrow, Wide
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, Edge, edges_before, last_of
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction
 from _breakdown.analysis.sizes.little import Little
+from _breakdown.analysis.sizes.local import Local
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import (
     Repeat,
@@ -33,7 +34,7 @@ from _breakdown.analysis.sizes.repeats import (
     looks_up,
     repeats_rows,
 )
-from _breakdown.analysis.sizes.sums import Sum, adds, is_gathered
+from _breakdown.analysis.sizes.sums import Sum, adds
 from _breakdown.analysis.sizes.zeros import Zero, is_cast
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
@@ -131,12 +132,12 @@ class Sizes:
     def __init__(self, of: StepProgram) -> None:
         self._of = of
         self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
-        self.zero, self.repeat, self.wide = Zero(), Repeat(), Wide()
+        self.zero, self.repeat, self.wide, self.local = Zero(), Repeat(), Wide(), Local()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
-            EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded),
+            EXCHANGE: (self.sum, self.local, self.narrow, self.wide, self.repeat, *seeded),
             MATMUL: (self.repeat, self.sum, *seeded),
             OTHER: (self.repeat, *seeded),
         }
@@ -218,13 +219,9 @@ class Sizes:
                 continue
             value = Value(op.chain[-1], path)
             # Each device can take another part of what a collective makes. Other ops move past it.
-            edge = None if law is self.part else next(iter(edges_before(value)), None)
-            value = edge.given if edge else value
-            left = self._left_among(law, ran, value)
-            if edge and law is self.sum and _is_gathered(edge, law.left(value)):
-                # An all-reduce moves the bytes of the sums twice.
-                left *= 2
-            if left >= 1:
+            if law is not self.part:
+                value = next((edge.given for edge in edges_before(value)), value)
+            if (left := self._left_among(law, ran, value)) >= 1:
                 return None
             found = found or value
             now += n_bytes
@@ -234,7 +231,7 @@ class Sizes:
     def _left_among(self, law: Law, ran: Executions, value: Value) -> float:
         """Return the part of an array that a collective has to move."""
         moved = law.left(value)
-        if moved is None or (law is self.sum and not self._has_equal_weights(moved)):
+        if moved is None or (law in (self.sum, self.local) and not self._has_equal_weights(moved)):
             return 1.0
         # Each device looks up other rows.
         if law is self.repeat and not is_broadcast(moved):
@@ -371,10 +368,6 @@ class Sizes:
 def _fraction(law: Law, value: Value) -> float:
     moved = law.left(value)
     return moved.left if moved else 1.0
-
-
-def _is_gathered(edge: Edge, moved: Moved | None) -> bool:
-    return moved is not None and any(is_gathered(edge, dims) for dims in moved.parts)
 
 
 def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
