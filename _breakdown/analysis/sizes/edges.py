@@ -83,10 +83,6 @@ class Edge(NamedTuple):
 
 
 def kind_of(here: Instruction) -> str:
-    caller = here.computation.caller if here.opcode == "parameter" else None
-    if caller is not None and caller.opcode == WHILE:
-        # Each round of a loop can need another part of its state.
-        return OTHER
     found = _KIND_OF.get(here.opcode) if here.stage is None else None
     if found is None and _collective_of(here):
         found = EXCHANGE
@@ -157,12 +153,13 @@ def edges_after(value: Value) -> Iterator[Edge]:
     else, such as the result of the program."""
     here = value.instruction
     caller = here.computation.caller
+    # Rounds of a loop can need other parts of what they pass on.
     if here.computation.root is here and (caller is None or kind_of(caller) != PASS):
         yield Edge(here, 0, value, value, OTHER)
     for taker in dict.fromkeys(consumers(value)):
         by = taker.instruction
         kind = kind_of(by)
-        if kind == PASS or by.opcode == "parameter":
+        if kind == PASS:
             yield Edge(by, 0, value, taker, kind)
         elif by.is_asynchronous or kind == EXCHANGE:
             yield from (edge for edge in edges_before(taker) if edge.given == value)

@@ -107,15 +107,11 @@ class Repeat(Law):
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         # What is computed of several parts together does not repeat as any of them does.
         is_mixed = len(left) > 1 and edge.kind in (MATMUL, REDUCE)
-        return (
-            None if is_mixed or any(link.filled < 1 or link.taken < 1 for link in links) else left
-        )
+        is_whole = all(link.filled == 1 == link.taken for link in links)
+        return left if is_whole and not is_mixed else None
 
     def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
         found = super().across(edge, dims, left)
-        if edge.kind == EXCHANGE and is_looked_up(left):
-            # Each device looks up other rows.
-            return None
         if found or edge.kind != MOVE or edge.given.array is None or len(left) > 1:
             # A reshape can only split a dimension that repeats as a whole.
             is_split = found is not None and len(found[0]) > len(dims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import Json, causes
+from tests.analysis.small_programs import Json, causes, rows_of
 from tests.builders.hlo_proto import Op, Shape, array, op, packed, tuple_of
 from tests.builders.xspace import op as event
 
@@ -81,6 +81,12 @@ class Repeated(unittest.TestCase):
         )
         (row,) = repeated(*between, written="flat")
         self.assertEqual(row["evidence"]["n_ops"], 3)
+
+    def test_rows_that_are_looked_up_are_not_reported(self) -> None:
+        few, many = array("f32", 16, 400), array("f32", 64, 400)
+        rows = op("rows", "constant", shape=array("s32", 64))
+        looked_up = (rows, rows_of("given", "rows", many))
+        self.assertEqual(repeated(few=few, many=many, dims=(), inside=looked_up), [])
 
     def test_input_of_a_kernel_is_reported(self) -> None:
         self.assertEqual(len(repeated(reader="custom-call")), 1)

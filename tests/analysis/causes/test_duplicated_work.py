@@ -12,6 +12,7 @@ from tests.builders.hlo_proto import (
     array,
     listed_groups,
     op,
+    packed,
     sharding,
     shardings,
 )
@@ -100,6 +101,14 @@ class WorkOnWholeArrays(unittest.TestCase):
         (row,) = found(GATHER, sums, other, scale=100_000)
         self.assertEqual(row["gain_ps"], 100_000 * (300 + 150) - 5_000_000)
         self.assertEqual(found(GATHER, sums, other, scale=10_000), [])
+
+    def test_array_that_can_be_summed_before_it_is_gathered_has_another_cause(self) -> None:
+        rows = {"whole": "gathered dimension", "w": "weight"}
+        for of, why in rows.items():
+            sums = op("y", "reduce", of, "w", shape=array("f32", 1024), extra=packed(14, [0]))
+            other = op("other", "dot", "y", "device", shape=PART)
+            with self.subTest(why):
+                self.assertEqual(len(found(GATHER, sums, other, scale=100_000)), of == "w")
 
     def test_op_that_does_not_pay_is_left_out_of_a_group_that_pays(self) -> None:
         small = array("f32", 1024)

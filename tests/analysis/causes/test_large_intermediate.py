@@ -137,6 +137,32 @@ class Reduced(unittest.TestCase):
 
         self.assertEqual((len(found(1)), len(found(2))), (1, 0))
 
+    def test_array_of_which_each_round_of_a_loop_reads_a_slice_is_not_reported(self) -> None:
+        state, row, number = tuple_of(array("s32"), BIG), array("f32", 1, 125), array("s32")
+        body = [
+            op("state", "parameter", shape=state),
+            take("i", "state", 0, number),
+            take("all", "state", 1, BIG),
+            op("zero", "constant", shape=number),
+            op("row", "dynamic-slice", "all", "i", "zero", shape=row, extra=packed(19, [1, 125])),
+            op("next", "negate", "i", shape=number),
+            op("end", "tuple", "next", "all", shape=state),
+        ]
+        main = [
+            op("x", "parameter", shape=BIG),
+            op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
+            op("first", "constant", shape=number),
+            op("init", "tuple", "first", "exp.1", shape=state),
+            op("rounds", "while", "init", shape=state, calls=["body", "condition"]),
+            take("count", "rounds", 0, number),
+        ]
+        program = {"body": body, "condition": [op("now", "parameter", shape=state)], "main": main}
+        ran = [
+            event("exp.1", "loop fusion", 0, 500, bytes_accessed=2 * N_BIG),
+            event("row", "loop fusion", 500, 300, bytes_accessed=N_BIG),
+        ]
+        self.assertEqual(causes(program, ran, *HBM), [])
+
     def test_op_that_only_builds_the_gradient_of_a_few_values_goes(self) -> None:
         def gain(line: str) -> int:
             indices = array("s32", 500, 125)

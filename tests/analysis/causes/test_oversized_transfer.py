@@ -72,6 +72,15 @@ class OversizedTransfer(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["confidence"]), (175, "seen"))
         self.assertEqual(rows((0, 1, 2)), [])
 
+    def test_rows_that_each_device_looks_up_are_moved(self) -> None:
+        program = [
+            op("x", "parameter", shape=array("f32", 8, 512)),
+            op("rows", "parameter", shape=array("s32", 64), number=1),
+            rows_of("x", "rows", array("f32", 64, 512), "many"),
+            op("all", "all-gather", "many", shape=array("f32", 256, 512), extra=GROUPS),
+        ]
+        self.assertEqual(causes({"main": program}, [event("all", "all-gather", 0, 200)]), [])
+
     def test_slice_after_a_permute_is_found(self) -> None:
         whole, half = array("f32", 256, 512), array("f32", 256, 256)
         program = [

@@ -24,7 +24,7 @@ def dot(rows: str = "rows", shape: Shape = RESULT, extra: bytes = OF_DOT) -> Op:
 # 1024 rows, each of which is one of the 128 rows of a table.
 LOOKED_UP = rows_of("table", "indices", array("f32", 1024, 64), "rows")
 OF_MATRIX = bytes_field(30, packed(1, [1]) + packed(2, [0]))
-LOWEST = bytes_field(8, bytes_field(8, b"\0\0\x80\xff"))
+LOWEST, ZERO = (bytes_field(8, bytes_field(8, bits)) for bits in (b"\0\0\x80\xff", bytes(4)))
 
 
 def found(*ops: Op, options: tuple[str, ...] = HBM, also: int = 0) -> list[Json]:
@@ -90,6 +90,17 @@ class RepeatedRows(unittest.TestCase):
         (row,) = found(REPEATED, dot(), options=())
         self.assertEqual(row["gain_ps"], 1000 * (800 - 128) // 800)
 
+    def test_op_that_repeats_goes_unless_a_matmul_needs_repeated_results(self) -> None:
+        (row,) = found(REPEATED, dot(), also=400)
+        self.assertEqual(row["gain_ps"], 840 + 399)
+        square = op("square", "parameter", shape=array("f32", 400, 32, 32), number=5)
+        of_each = packed(1, [2]) + packed(2, [1]) + packed(3, [1]) + packed(4, [0])
+        more = op("more", "dot", "dot", "square", shape=array("f32", 400, 2, 32),
+                  extra=bytes_field(30, of_each))  # fmt: skip
+        (row,) = found(REPEATED, square, dot(), more, also=400)
+        # The results have half as many elements.
+        self.assertEqual(row["gain_ps"], 840 + 200)
+
     def test_rows_that_differ_in_part_are_all_needed(self) -> None:
         self.assertEqual(found(dot("tokens")), [])
         mixed = op("mixed", "add", "rows", "tokens", shape=ROWS)
@@ -132,7 +143,9 @@ class RepeatedRows(unittest.TestCase):
         for ops in ([joined], [lowest, *pads, largest]):
             (row,) = found(REPEATED, other, *ops, weights, end)
             self.assertEqual(row["gain_ps"], round(1000 * (1 - left)))
-        # Nothing is repeated, and a maximum of other arrays joins none.
+        # Pads with zeros join nothing, and neither does a maximum of other arrays.
+        zero = op("lowest", "constant", shape=array("f32"), extra=ZERO)
+        self.assertEqual(found(REPEATED, other, zero, *pads, largest, weights, end), [])
         unlike = op("both", "maximum", "tokens", "tokens", shape=both)
         self.assertEqual(found(unlike, weights, end), [])
         unlike = op("both", "concatenate", "tokens", "other", shape=both)
@@ -153,6 +166,11 @@ class RepeatedRows(unittest.TestCase):
         # The lookup brings 32 numbers for each row, not 64.
         (row,) = found(LOOKED_UP, end, also=400)
         self.assertEqual(row["gain_ps"], round(1000 - left) + 200)
+        # Another op needs the rows, too.
+        (row,) = found(
+            LOOKED_UP, op("other", "negate", "rows", shape=array("f32", 1024, 64)), end, also=400
+        )
+        self.assertEqual(row["gain_ps"], round(1000 - left))
 
     def test_lookups_that_cannot_be_moved_are_not_found(self) -> None:
         end = dot("rows", array("f32", 1024, 32), OF_MATRIX)
@@ -177,8 +195,9 @@ class RepeatedRows(unittest.TestCase):
         self.assertEqual(found(LOOKED_UP, more, second, both, last), [])
 
     def test_matrix_that_is_looked_up_for_each_row_is_found(self) -> None:
-        def tables(n: int, how: str = "addition") -> list[Json]:
-            of_each, sums = array("bf16", 1024, 16, 64), array("bf16", 1024, 16)
+        def tables(n: int, how: str = "addition", over: int = 2) -> list[Json]:
+            of_each = array("bf16", 1024, 16, 64)
+            sums = array("bf16", *(size for i, size in enumerate(of_each.dims) if i != over))
             numbers = bytes_field(33, packed(1, [1, 2])) + packed(34, [1, 16, 64])
             return found(
                 op("small", "parameter", shape=array("bf16", n, 16, 64), number=5),
@@ -187,7 +206,7 @@ class RepeatedRows(unittest.TestCase):
                 op("rows", "gather", "small", "indices", shape=of_each, extra=numbers),
                 op("many", "broadcast", "x", shape=of_each, extra=packed(14, [0, 2])),
                 op("product", "multiply", "rows", "many", shape=of_each),
-                op("dot", "reduce", "product", "zero", shape=sums, extra=packed(14, [2]),
+                op("dot", "reduce", "product", "zero", shape=sums, extra=packed(14, [over]),
                    calls=[how], line="lora.py:15"),
                 options=("--peak-tflops-bf16", "1e5"),
             )  # fmt: skip
@@ -197,9 +216,10 @@ class RepeatedRows(unittest.TestCase):
         self.assertIn("only 0.8 % of the matrices differ", row["says"])
         # 16.8 million operations, at a hundred thousand in a picosecond.
         self.assertEqual(row["gain_ps"], 1000 - 168)
-        # The matmul of all rows with all matrices would take longer, or is none.
+        # The matmul of all rows with all matrices would take longer, or is none, or adds them up.
         self.assertEqual(tables(900), [])
         self.assertEqual(tables(8, "largest"), [])
+        self.assertEqual(tables(8, over=0), [])
 
     def test_damaged_matmul_is_read(self) -> None:
         # Its dimensions do not exist, or they have no elements.
