@@ -3,9 +3,6 @@ array."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.of_step import is_float
 from _breakdown.analysis.sizes.edges import (
     ALL,
@@ -17,7 +14,7 @@ from _breakdown.analysis.sizes.edges import (
     TAKE,
     Edge,
 )
-from _breakdown.analysis.sizes.law import Law, Parts, fraction
+from _breakdown.analysis.sizes.law import Law, Parts
 
 
 class Narrow(Law):
@@ -37,10 +34,9 @@ class Narrow(Law):
         return {ALL: frozenset([((part,), part)])} if is_cast else {}
 
     def is_crossed(self, edge: Edge) -> bool:
-        if edge.kind == PASS or edge.kind not in self.crosses:
-            return edge.kind in self.crosses
         array = edge.given.array
-        return array is not None and is_float(array.dtype)
+        is_moved = edge.kind == PASS or (array is not None and is_float(array.dtype))
+        return is_moved and edge.kind in self.crosses
 
 
 class Wide(Narrow):
@@ -48,14 +44,3 @@ class Wide(Narrow):
 
     shrinks = False
     crosses = Narrow.crosses | {BROADCAST}
-
-    def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
-        """Return the widest operand; indices and single numbers do not count."""
-        found = [
-            parts
-            for edge, parts in sides
-            if (array := edge.given.array) and array.n_elements > 1 and is_float(array.dtype)
-        ]
-        if not all(found):
-            return {}
-        return max(found, key=lambda parts: fraction(parts[ALL]), default={})

@@ -148,22 +148,23 @@ class Sizes:
         least = self._of.floor * float(self._of.roofs.hbm or 0) / _LONGEST
         small: list[Instruction] = []
         starts: set[Value] = set()
-        for ran in self._of.leaves:
-            op = ran.op.instruction
-            for seed in op.parts_with(_SEEDS) if op else ():
-                law = self.part if seed.opcode in Part.opcodes else self.zero
-                arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
-                is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
-                if op and op.is_asynchronous:
-                    # Asynchronous slices fetch the parts of an array one after the other.
-                    if is_large and seed.opcode == "gather":
-                        yield law, Value(op.chain[-1])
-                elif seed.operands and law.moves(seed):
-                    if is_large:
-                        yield law, Value(seed)
-                    if seed.opcode == "dynamic-slice":
-                        starts |= starts_of(seed) if is_large else set()
-                        small += [] if is_large else [seed]
+        for seed in self._of.with_opcodes(*_SEEDS):
+            ran = self._of.executed(seed)
+            if ran is None or not (op := ran.op.instruction):
+                continue
+            law = self.part if seed.opcode in Part.opcodes else self.zero
+            arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
+            is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
+            if op.is_asynchronous:
+                # Asynchronous slices fetch the parts of an array one after the other.
+                if is_large and seed.opcode == "gather":
+                    yield law, Value(op.chain[-1])
+            elif seed.operands and law.moves(seed):
+                if is_large:
+                    yield law, Value(seed)
+                if seed.opcode == "dynamic-slice":
+                    starts |= starts_of(seed) if is_large else set()
+                    small += [] if is_large else [seed]
         yield from ((self.part, Value(seed)) for seed in small if starts & starts_of(seed))
 
     def ops_of(self, kind: str, *laws: Law) -> list[Resized]:
@@ -207,7 +208,11 @@ class Sizes:
 
     def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
         is_wide = any(array.bits == 32 for array in op.chain[-1].arrays or ())
-        if (law is self.zero and not adds(op)) or (law in (self.narrow, self.wide) and not is_wide):
+        if (
+            (law is self.zero and not adds(op))
+            or (law in (self.narrow, self.wide) and not is_wide)
+            or (law is self.local and collective_name_of(ran.op) != "all-gather")
+        ):
             return None
         arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
         largest = max(arrays.values(), default=0)
