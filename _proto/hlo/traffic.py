@@ -101,14 +101,6 @@ def names_again(value: Instruction) -> bool:
 def read_of(body: Computation, number: int) -> int | None:
     """Return the bytes that a fusion reads of a parameter through slices; None if it may read all
     of it."""
-    # The costs of an op and its arrays need the same figures.
-    known: dict[object, int | None] = body.program.derived.setdefault(read_of, {})
-    if (body, number) not in known:
-        known[body, number] = _read_of(body, number)
-    return known[body, number]
-
-
-def _read_of(body: Computation, number: int) -> int | None:
     parameter = body.parameters.get(number)
     if parameter is None:
         return None
@@ -172,14 +164,7 @@ def _is_output(
 def update_of(output: Instruction) -> Update | None:
     """Return the update if a fusion only updates in place the output that an instruction inside it
     computes; None if it writes all of it."""
-    known: dict[object, Update | None] = output.program.derived.setdefault(update_of, {})
-    if output not in known:
-        known[output] = _update_of(output)
-    return known[output]
-
-
-def _update_of(output: Instruction) -> Update | None:
-    value, body, total = output, output.computation, 0
+    value, total = output, 0
     seen: set[Instruction] = set()
     # The fusions inside the fusion, by the computation that they call.
     callers: dict[Computation, Instruction] = {}
@@ -198,7 +183,7 @@ def _update_of(output: Instruction) -> Update | None:
             total += size
             before = value.operands[0]
         elif value.opcode == "parameter":
-            if value.computation is body:
+            if value.computation is output.computation:
                 # XLA updates a parameter in place. Another array has to be written as a whole.
                 return Update(total, value.message.parameter_number) if total else None
             caller = callers.get(value.computation)

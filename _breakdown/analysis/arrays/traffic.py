@@ -99,10 +99,7 @@ def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
         return []
     if op.is_asynchronous:
         return _of_chain(op, arrays)
-    read: dict[int, int | None] = {}
-    written: dict[Path, int | None] = {}
-    if moves_parts(op):
-        read, written = _partly_read(op, arrays), _partly_written(op, arrays)
+    read, written = _partly_read(op, arrays), _partly_written(op, arrays)
     found: list[Access] = []
     for index, value, array in operand_values(op, arrays):
         found += _access(arrays, value, array, is_write=False, moved=read.get(index))

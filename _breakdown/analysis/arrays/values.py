@@ -42,22 +42,14 @@ class Arrays:
         # The next value on the way to the value that defines the array.
         self._next: dict[Value, Value] = {}
         self._aliases: dict[Instruction, dict[Path, tuple[int, Path]]] = {}
-        self._leaves: dict[Instruction, Sequence[tuple[Path, Array]]] = {}
         self._join()
 
     def leaves(self, instruction: Instruction) -> Sequence[tuple[Path, Array]]:
         """Return the arrays of an instruction's output, each with its path in nested tuples."""
-        found = self._leaves.get(instruction)
-        if found is None:
-            found = read_arrays(instruction.message.shape) if instruction.leaves else ()
-            self._leaves[instruction] = found
-        return found
+        return read_arrays(instruction.message.shape) if instruction.leaves else ()
 
     def array_of(self, value: Value) -> Value:
         """Return the value that defines the array of a value."""
-        known = self._next.get(value)
-        if known is not None and self._next.get(known) is known:
-            return known
         passed: dict[Value, None] = {}
         while True:
             # The value that defines an array is followed by itself.
@@ -186,10 +178,8 @@ def output_at(fusion: Instruction, path: Path) -> Instruction | None:
 
 def operand_values(instruction: Instruction, arrays: Arrays) -> Iterator[tuple[int, Value, Array]]:
     """Yield each array of the operands: the operand's index, the value, and its shape."""
-    computation = instruction.computation
-    known = computation.instruction_of
     for index, operand_id in enumerate(instruction.message.operand_ids):
-        given = known.get(operand_id) or computation.instruction(operand_id)
+        given = instruction.computation.instruction(operand_id)
         if given is not None:
             for path, array in arrays.leaves(given):
                 yield index, Value(given, path), array
