@@ -18,7 +18,6 @@ from _breakdown.analysis.arrays.graph import (
 from _breakdown.analysis.sizes.edges import (
     BROADCAST,
     ELEMENT,
-    EXCHANGE,
     LINEAR,
     MATMUL,
     MOVE,
@@ -30,6 +29,7 @@ from _breakdown.analysis.sizes.edges import (
     Edge,
     last_of,
     pads_of,
+    parts_of,
     taken_by,
 )
 from _breakdown.analysis.sizes.law import FARTHEST, Law, Left, Moved, Parts, fraction, scaled
@@ -37,9 +37,9 @@ from _breakdown.analysis.sizes.zeros import is_copied
 from _proto.hlo.program import Instruction
 
 # How dimensions repeat: their elements are all equal, those of several dimensions are joined, or
-# they are looked up, some of them several times.
+# they are looked up, some of them several times, or an array is concatenated with itself.
 _EQUAL = ("equal",)
-_LOOKUP = "lookup"
+_LOOKUP, _COPIES = "lookup", "copies"
 # Arrays that are joined can repeat each in its own way.
 _JOINING = frozenset(("concatenate", "pad"))
 # What they compute has elements of the first operand only.
@@ -52,9 +52,7 @@ class Repeat(Law):
     equal."""
 
     shrinks = False
-    crosses = frozenset(
-        (PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE)
-    )
+    crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST))
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +76,7 @@ class Repeat(Law):
                 is_joined = opcode in _JOINING or (opcode == "maximum" and bool(pads_of(here)))
                 test = any if is_joined or opcode in DOTS else all
                 found = bool(sources) and test(map(self.may_repeat, sources))
+                found = found or (is_joined and _copies_in(value) > 1)
             else:
                 found = False
             self._may_repeat[value] = found
@@ -93,6 +92,9 @@ class Repeat(Law):
             dims = tuple(dim for dim in range(len(made.dims)) if dim not in whole)
             rows = last_of(Value(edge.by.operands[1]))
             return {dims: frozenset([((_LOOKUP, rows), given.n_elements / made.n_elements)])}
+        if edge.kind == PUT and (n := _copies_in(edge.made)) > 1:
+            left = frozenset([((_COPIES, n), 1 / n)])
+            return {link.outside: left for link in edge.links() if link.filled < 1}
         if edge.kind != BROADCAST:
             return {}
         return {
@@ -159,6 +161,12 @@ def _share(edge: Edge, left: Left | None) -> Left:
     given, made = edge.given.array, edge.made.array
     share = given.n_elements / max(1, made.n_elements) if given and made else 1.0
     return scaled(left or frozenset([((), 1.0)]), (edge.by, edge.place), share)
+
+
+def _copies_in(value: Value) -> int:
+    """Return the number of arrays that are joined, if all are the same one."""
+    joined = [last_of(edge.given) for edge in parts_of(value)]
+    return len(joined) if len(set(joined)) == 1 else 1
 
 
 def repeats_rows(here: Instruction) -> bool:

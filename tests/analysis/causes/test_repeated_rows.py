@@ -156,6 +156,16 @@ class RepeatedRows(unittest.TestCase):
         last = op("dot", "dot", "first", "square", shape=RESULT, extra=OF_DOT)
         self.assertEqual(found(REPEATED, other, joined, weights, first, square, last), [])
 
+    def test_array_that_is_concatenated_with_itself_repeats(self) -> None:
+        half, whole = array("f32", 1, 400, 64), array("f32", 2, 400, 64)
+        first, second = (op(f"x.{i}", "parameter", shape=half, number=5 + i) for i in (0, 1))
+
+        def joined(*of: str) -> list[Json]:
+            return found(first, second, op("both", "concatenate", *of, shape=whole), dot("both"))
+
+        self.assertEqual(joined("x.0", "x.0")[0]["gain_ps"], 500)
+        self.assertEqual(joined("x.0", "x.1"), [])
+
     def test_rows_that_are_looked_up_repeatedly_are_found(self) -> None:
         end = dot("rows", array("f32", 1024, 32), OF_MATRIX)
         (row,) = found(LOOKED_UP, end)
@@ -180,6 +190,11 @@ class RepeatedRows(unittest.TestCase):
         # Writing the results takes nearly as long as the matmul.
         slow = ("--peak-hbm-gibps", str(132 * 10**12 / 2**30))
         self.assertEqual(found(LOOKED_UP, end, options=slow), [])
+        # Devices add up different rows.
+        total = op("sums", "all-reduce", "rows", shape=array("f32", 1024, 64))
+        self.assertEqual(
+            found(LOOKED_UP, total, dot("sums", array("f32", 1024, 32), OF_MATRIX)), []
+        )
         # Each row has its own matrix, and a sum of two lookups has other rows.
         each = op("each", "parameter", shape=array("f32", 1024, 64, 32), number=5)
         of_each = packed(1, [1]) + packed(2, [1]) + packed(3, [0]) + packed(4, [0])
