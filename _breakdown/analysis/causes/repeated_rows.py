@@ -13,6 +13,7 @@ from _breakdown.analysis.causes.shared.resized import (
     multiplies,
     sizes_of,
 )
+from _breakdown.analysis.causes.shared.sentences import line_says
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
     place_of_longest,
@@ -45,12 +46,13 @@ def find(of: StepProgram) -> Iterator[Cause]:
     )
     for (kind, _), rows in grouped(keyed).items():
         ops = [row.ran for row in rows]
-        left = percentage(100 * longest_of(rows).moved.left)
+        moved = longest_of(rows).moved
+        left, line = percentage(100 * moved.left), line_says(of.place_at(moved.seed))
         says = f"{time(total_of(ops))} in {counted(len(rows), 'op')} at <line> go to " + (
-            f"a matmul of rows that repeat others: only {left} of them differ. Multiplying these"
+            f"a matmul of rows that {line} repeats: only {left} of them differ. Multiplying these"
             if kind == MATMUL
-            else f"products with a matrix for each row, but only {left} of the matrices differ."
-            " Multiplying with these"
+            else f"products with a matrix for each row, which {line} looks up: only {left} of them"
+            " differ. Multiplying with these"
         )
         yield cause_of(
             [*rows, *_makers(of, rows)],

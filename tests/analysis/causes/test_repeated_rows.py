@@ -14,7 +14,7 @@ HBM = ("--peak-hbm-gibps", str(10**15 / 2**30))
 TIME, WEIGHTS = array("f32", 2, 64), array("f32", 64, 32)
 ROWS, RESULT = array("f32", 2, 400, 64), array("f32", 2, 400, 32)
 OF_DOT = bytes_field(30, packed(1, [2]) + packed(2, [0]))
-REPEATED = op("rows", "broadcast", "time", shape=ROWS, extra=packed(14, [0, 2]))
+REPEATED = op("rows", "broadcast", "time", shape=ROWS, line="model.py:9", extra=packed(14, [0, 2]))
 
 
 def dot(rows: str = "rows", shape: Shape = RESULT, extra: bytes = OF_DOT) -> Op:
@@ -49,7 +49,7 @@ class RepeatedRows(unittest.TestCase):
     def test_rows_that_are_broadcast_before_a_matmul_are_found(self) -> None:
         (row,) = found(REPEATED, dot())
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:14", "seen"))
-        self.assertIn("rows that repeat others: only 0.2 % of them differ", row["says"])
+        self.assertIn("rows that model.py:9 repeats: only 0.2 % of them differ", row["says"])
         # Two rows take as long as 128 of the 800, which is longer than
         # reading and writing what is left.
         self.assertEqual(row["gain_ps"], 1000 * (800 - 128) // 800)
@@ -228,7 +228,7 @@ class RepeatedRows(unittest.TestCase):
 
         (row,) = tables(8)
         self.assertEqual((row["source_user"], row["confidence"]), ("lora.py:15", "likely"))
-        self.assertIn("only 0.8 % of the matrices differ", row["says"])
+        self.assertIn("only 0.8 % of them differ", row["says"])
         # 16.8 million operations, at a hundred thousand in a picosecond.
         self.assertEqual(row["gain_ps"], 1000 - 168)
         # The matmul of all rows with all matrices would take longer, or is none, or adds them up.
