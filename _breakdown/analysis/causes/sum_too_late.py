@@ -3,14 +3,15 @@ be done first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import cause_of, longest_of, sizes_of
+from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
     counts_of,
+    devices_of,
     place_of_longest,
 )
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
@@ -47,8 +48,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f" {'Summing' if is_sum else 'Reducing'} first"
             f"{', and moving the results,' if is_sent else ''} would save <gain>."
         )
-        remedy = FOR_COLLECTIVES if is_sent else FOR_MATMULS
+        remedy, more = FOR_COLLECTIVES if is_sent else FOR_MATMULS, list[Resized]()
         if longest.law is sizes.local:
-            remedy = FOR_PARTS
+            remedy, more = FOR_PARTS, _of_reducing(of, rows)
         place = of.place_at(longest.moved.seed)
-        yield cause_of(rows, says, remedy, SEEN if is_sent else LIKELY, place)
+        yield cause_of([*rows, *more], says, remedy, SEEN if is_sent else LIKELY, place)
+
+
+def _of_reducing(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
+    """Return the ops that reduce what devices gathered, although each could reduce its part."""
+    sizes = {of.executed(row.moved.seed): (row, devices_of(row.ran).size) for row in rows}
+    return [row._replace(ran=ran, left=1 / n) for ran, (row, n) in sizes.items() if ran and n]

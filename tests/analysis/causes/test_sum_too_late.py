@@ -151,10 +151,11 @@ class SumTooLate(unittest.TestCase):
             op("top", "custom-call", "moved", shape=tuple_of(few, ids), target="TopK",
                line="sample.py:33"),
         ]  # fmt: skip
-        (row,) = causes({"main": main}, [event("moved", "all-gather", 0, 640)])
+        ran = [event("moved", "all-gather", 0, 640), event("top", "custom-call", 640, 200)]
+        (row,) = causes({"main": main}, ran)
         self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "sample.py:33"))
-        # Each of four devices has 16 of 1024.
-        self.assertEqual(row["gain_ps"], 630)
+        # Each of four devices sends 16 of 1024, and looks for them in a quarter.
+        self.assertEqual(row["gain_ps"], 630 + 150)
 
     def test_greatest_element_is_no_sum(self) -> None:
         self.assertEqual(found(total("moved"), addition="maximum"), [])
