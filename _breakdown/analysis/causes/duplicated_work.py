@@ -13,11 +13,19 @@ from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.vocabulary import COMPUTE
 from _breakdown.units import size
 
-REMEDY = (
-    "Split a weight that is whole on each device. Otherwise find the op at which an array loses its"
-    " sharding, such as a constraint, a reshape whose divided dimension is not the first of those"
-    " that it merges, or a sort along the divided dimension. Constrain what it gets and returns"
-    " (with_sharding_constraint), or divide the inputs of the program."
+_LOST = (
+    " find the op at which an array loses its sharding, such as a constraint, a reshape whose"
+    " divided dimension is not the first of those that it merges, or a sort along the divided"
+    " dimension. Constrain what it gets and returns (with_sharding_constraint)."
+)
+# Advice if a collective makes an input whole, and if inputs of the program are whole.
+FOR_PARTS = (
+    "Keep the array divided: let each device compute on its part, and exchange the results. If the"
+    f" compiler added the collective,{_LOST}"
+)
+FOR_INPUTS = (
+    "Split a weight that is whole on each device, or divide the inputs of the program."
+    f" Otherwise{_LOST}"
 )
 
 
@@ -46,7 +54,7 @@ def _cause(duplicates: Duplicates, members: Sequence[Executions]) -> Cause:
     return Cause(
         f"{duplicates.n_of[longest]} devices run the same ops on the same data at <line>: the"
         f" inputs are whole on each of them{why}. Dividing the work would save <gain>.",
-        REMEDY,
+        FOR_PARTS if inputs else FOR_INPUTS,
         LIKELY,
         [*members, *(ran for _, makers in inputs for ran in makers)],
         duplicates.divided(members),
