@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from _breakdown.analysis.arrays.dims import TAKING
 from _breakdown.analysis.arrays.graph import LAYOUT, STRUCTURE
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import cause_of, longest_of, sizes_of
+from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of, total_of
 from _breakdown.analysis.sizes.edges import MATMUL, OTHER
@@ -25,6 +25,12 @@ FOR_COPIES = (
 _COPYING = STRUCTURE | LAYOUT | TAKING | {"constant"}
 
 
+FOR_ZEROS = (
+    "Compute with the elements that are no padding, and pad or scatter the result, as late as"
+    " possible."
+)
+
+
 def find(of: StepProgram) -> Iterator[Cause]:
     sizes, explained = sizes_of(of), of.explained_by("large_intermediate")
     found = [
@@ -32,19 +38,28 @@ def find(of: StepProgram) -> Iterator[Cause]:
         *(
             row
             for row in sizes.ops_of(OTHER, sizes.part, sizes.zero)
-            if id(row.ran) not in explained
+            if id(row.ran) not in explained and not _writes_zeros(of, row)
         ),
     ]
     for rows in grouped((of.place_at(row.moved.seed).source_user, row) for row in found).values():
         longest = longest_of(rows)
-        array, copied, remedy = longest.value.array, "", WHAT_HELPS
-        if (op := longest.ran.op.instruction) and op.opcodes <= _COPYING:
+        array, copied, remedy, does = longest.value.array, "", WHAT_HELPS, "takes"
+        op = longest.ran.op.instruction
+        if longest.law is sizes.zero:
+            does, remedy = "leaves zeros except for", FOR_ZEROS
+        elif op and op.opcodes <= _COPYING:
             copied = f", of which {line_says(place_of(longest.ran.op))} copies all"
             remedy = FOR_COPIES
         n = array.n_elements if array else 0
         says = (
-            f"<line> takes {round(longest.moved.left * n)} of the {n} elements of {longest.shape}"
+            f"<line> {does} {round(longest.moved.left * n)} of the {n} elements of {longest.shape}"
             f"{copied}. Computing only this part would save <gain> of the"
             f" {time(total_of([row.ran for row in rows]))} in {counted(len(rows), 'op')}."
         )
         yield cause_of(rows, says, remedy, SEEN, of.place_at(longest.moved.seed))
+
+
+def _writes_zeros(of: StepProgram, row: Resized) -> bool:
+    """Return whether an op itself puts an array between zeros, and returns all of them."""
+    is_zero = row.law is sizes_of(of).zero and row.value.instruction is row.ran.op.instruction
+    return is_zero and of.executed(row.moved.seed) is row.ran

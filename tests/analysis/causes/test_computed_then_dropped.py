@@ -200,6 +200,16 @@ class Dropped(unittest.TestCase):
     def test_slice_that_drops_one_position_is_a_shift(self) -> None:
         self.assertEqual(found(part("shifted", (1, 512))), [])
 
+    def test_op_that_pads_its_result_drops_nothing(self) -> None:
+        small = op("small", "parameter", shape=array("bf16", 512, 1024), number=3)
+        pad = op("padded", "pad", "small", "zeros.0", shape=LOGITS, line="model.py:13")
+        more = op("more", "negate", "padded", shape=LOGITS)
+        times = {"padded": 400, "more": 200}
+        self.assertEqual(found(*zeros("zeros", LOGITS), small, pad, times=times), [])
+        (row,) = found(*zeros("zeros", LOGITS), small, pad, more, times=times)
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("model.py:13", 150))
+        self.assertIn("leaves zeros except for 524288 of the 2097152 elements", row["says"])
+
     def test_rows_that_pad_an_array_to_a_bucket_are_dropped(self) -> None:
         (row,) = found(part("rows", (0, 384)))
         self.assertEqual(row["gain_ps"], 100)

@@ -113,6 +113,18 @@ class SumTooLate(unittest.TestCase):
         self.assertEqual(row["gain_ps"], 200 * 7 // 8)
         self.assertIn("over 8 elements, after 1 all-reduce at moe.py:60", row["says"])
 
+    def test_sum_is_found_if_each_device_multiplies_the_sums_with_its_own_weights(self) -> None:
+        own = array("f32", 512, 64)
+        ops = [
+            op("all", "parameter", shape=array("f32", 2048, 64), number=2),
+            op("own", "dynamic-slice", "all", "device", "device", shape=own),
+            op("out", "dot", "total", "own", shape=array("f32", 64, 64),
+               extra=bytes_field(30, packed(1, [1]) + packed(2, [0]))),
+        ]  # fmt: skip
+        (row,) = found(total("moved"), *ops)
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("moe.py:61", 175))
+        self.assertIn("over 8 elements", row["says"])
+
     def test_linear_ops_and_gathers_along_other_dimensions_are_passed(self) -> None:
         half = op("half", "negate", "moved", shape=ALL)
         more = op("more", "add", "half", "x", shape=ALL)

@@ -202,7 +202,10 @@ class Sizes:
             found = self._of_lookup(ran, op) if self._looks_up else None
         elif _NEEDING_ALL.isdisjoint(op.opcodes):
             found = self._of_elements(law, op)
-        if found is None or found[0] > _NEARLY_ALL or not (moved := law.left(found[1])):
+        if found is None or found[0] > _NEARLY_ALL:
+            return None
+        moved = self._moved(law, kind, found[1])
+        if moved is None:
             return None
         return Resized(law, kind, ran, found[0], found[1], moved)
 
@@ -235,8 +238,8 @@ class Sizes:
 
     def _left_among(self, law: Law, ran: Executions, value: Value) -> float:
         """Return the part of an array that a collective has to move."""
-        moved = law.left(value)
-        if moved is None or (law in (self.sum, self.local) and not self._has_equal_weights(moved)):
+        moved = self._moved(law, EXCHANGE, value)
+        if moved is None:
             return 1.0
         # Each device looks up other rows.
         if law is self.repeat and not is_broadcast(moved):
@@ -253,9 +256,18 @@ class Sizes:
             left = max(left, 0.5)
         return left
 
-    def _has_equal_weights(self, moved: Moved) -> bool:
+    def _moved(self, law: Law, kind: str, value: Value) -> Moved | None:
+        """Return what is left of an array. Sums of devices need the same weights on all of them."""
+        moved = law.left(value)
+        if moved is None or kind != EXCHANGE or law not in (self.sum, self.local):
+            return moved
+        parts = {d: left for d, left in moved.parts.items() if self._has_equal_weights(left)}
+        seeds = (label[0][0] for left in parts.values() for label, _ in left)
+        return Moved(parts, next(seeds)) if parts else None
+
+    def _has_equal_weights(self, left: Left) -> bool:
         """Return whether all devices multiply the terms of a sum with the same numbers."""
-        passed = {step for left in moved.parts.values() for label, _ in left for step in label[1:]}
+        passed = {step for label, _ in left for step in label[1:]}
         weights = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
         return not weights or self._of.equal_copies.are_equal(weights)
 
