@@ -49,10 +49,11 @@ def find(of: StepProgram) -> Iterator[Cause]:
         moved = longest_of(rows).moved
         left, line = percentage(100 * moved.left), line_says(of.place_at(moved.seed))
         says = f"{time(total_of(ops))} in {counted(len(rows), 'op')} at <line> go to " + (
-            f"a matmul of rows that {line} repeats: only {left} of them differ. Multiplying these"
+            f"a matmul of rows that {line} repeats: at most {left} of them differ. Multiplying"
+            " these"
             if kind == MATMUL
-            else f"products with a matrix for each row, which {line} looks up: only {left} of them"
-            " differ. Multiplying with these"
+            else f"products with a matrix for each row, which {line} looks up: at most {left} of"
+            " them differ. Multiplying with these"
         )
         yield cause_of(
             [*rows, *_makers(of, rows)],

@@ -41,6 +41,9 @@ class Sum(Law):
                 (dim,): frozenset([((label,), 1 / max(1, given.dims[dim]))])
                 for dim in by.message.dimensions
             }
+        if by.opcode == "reduce-window" and place == 0 and adds(by) and edge.made.array:
+            sizes = enumerate(zip(edge.made.array.dims, given.dims, strict=False))
+            return {(dim,): frozenset([((label,), m / n)]) for dim, (m, n) in sizes if m < n}
         return summed_by(edge) if edge.kind == MATMUL else {}
 
     def is_crossed(self, edge: Edge) -> bool:

@@ -80,6 +80,26 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(row["gain_ps"], 2000 * 511 // 512)
         self.assertIn("over 512 elements, after 1 matmul at pool.py:36 computed", row["says"])
 
+    def test_pixels_can_be_pooled_before_the_matmul(self) -> None:
+        def pooled(opcode: str) -> list[Json]:
+            pixels, made = array("f32", 64, 56, 56, 16), array("f32", 64, 56, 56, 1024)
+            of_three = bytes_field(30, packed(1, [3]) + packed(2, [0]))
+            main = [
+                op("x", "parameter", shape=pixels),
+                op("w", "parameter", shape=array("f32", 16, 1024), number=1),
+                op("zero", "constant", shape=array("f32")),
+                op("dot", "dot", "x", "w", shape=made, line="pool.py:21", extra=of_three),
+                op("pool", "reduce-window", "dot", "zero", shape=array("f32", 64, 28, 28, 1024),
+                   calls=["combining"], line="pool.py:22"),
+            ]  # fmt: skip
+            program = {"combining": combining(opcode), "main": main}
+            return causes(program, [event("dot", "convolution fusion", 0, 1000)])
+
+        (row,) = pooled("add")
+        self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "pool.py:22"))
+        self.assertEqual(row["gain_ps"], 750)
+        self.assertEqual(pooled("maximum"), [])
+
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])
         self.assertEqual(multiplied((1, 2)), [])

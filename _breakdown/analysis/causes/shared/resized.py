@@ -39,6 +39,7 @@ from _breakdown.analysis.sizes.zeros import Zero, is_cast
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
+from _proto.hlo.flops import flops_of_dot
 from _proto.hlo.program import Instruction
 
 # Ops that take or put elements of smaller arrays are not followed: a matmul or a collective takes
@@ -135,6 +136,7 @@ class Sizes:
         self.zero, self.repeat, self.wide, self.local = Zero(), Repeat(), Wide(), Local()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
+        self._pools = any(map(adds, of.with_opcodes("reduce-window")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
             EXCHANGE: (self.sum, self.local, self.narrow, self.wide, self.repeat, *seeded),
@@ -275,12 +277,15 @@ class Sizes:
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
         # The compiler lets the op of a matmul sum its results, if nothing else needs them.
-        if law is self.sum and not _makes_less(op, dots):
+        if law is self.sum and not self._pools and not _makes_less(op, dots):
             return None
-        every = [found for dot in dots if (found := self._of_dot(law, dot))]
-        if len(every) < len(dots):
+        found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
+        if not found:
             return None
-        most, value = max(every, key=lambda each: each[0])
+        n_flops = {dot: flops_of_dot(dot) or 1 for dot in dots}
+        needed = sum(found[dot][0] * n if dot in found else n for dot, n in n_flops.items())
+        most = needed / sum(n_flops.values())
+        _, value = max(found.values(), key=lambda each: each[0])
         # The op reads and writes what is left of its arrays. A lookup writes all that it makes.
         moved = law.left(value)
         is_whole = law is self.repeat and moved is not None and looks_up(moved)
