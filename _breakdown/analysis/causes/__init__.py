@@ -73,6 +73,7 @@ RULES = (
     Rule("large_intermediate", PROGRAM, "Writing and re-reading a large array"),
     Rule("computed_then_dropped", PROGRAM, "Computing results that are dropped"),
     Rule("second_pass", PROGRAM, "Reading a large array a second time"),
+    Rule("array_of_one_number", PROGRAM, "Writing arrays of one number"),
     Rule("collective_matmul", PROGRAM),
     Rule("sparse_core_wait", PROGRAM, "Waiting for a SparseCore"),
     Rule("synchronous_collective", PROGRAM),

@@ -129,6 +129,7 @@ k, v = jnp.cos(jnp.arange(96.0)).reshape(2, 1, 2, 6, 4)
 attention = lambda q, k, v: jax.nn.softmax(q @ k.mT, -1) @ v
 """,
     "expanded_then_reduced": "tokens, vocabulary = jnp.array([2, 0, 2]), 4",
+    "array_of_one_number": "x, layer = jnp.ones((2, 3)), jnp.tanh",
     "array_of_pairs": "x, a, b = jnp.ones((2, 6)), jnp.ones((2, 3)), jnp.ones((2, 3))",
     "layout_change": """
 b, t, heads, d, m = 2, 3, 2, 2, 4
@@ -140,6 +141,7 @@ x, wq = jnp.arange(24.0).reshape(b, t, m), jnp.arange(16.0).reshape(m, heads * d
 ONLY_ON_TPUS = ("collective_matmul", "sparse_core_wait", "synchronous_collective")
 # The value that is the same before and after the change, or differs only by rounding.
 SAME = {
+    "array_of_one_number": "y",
     "computed_then_dropped": "logits",
     "wide_parameter": "y",
     "wide_transfer": "y",
