@@ -13,6 +13,8 @@ from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.vocabulary import COMPUTE
 from _breakdown.units import size
 
+# An op of this time, in picoseconds, does not get shorter: it mostly waits for memory.
+_SHORTEST = 2_000_000
 _LOST = (
     " find the op at which an array loses its sharding, such as a constraint, a reshape whose"
     " divided dimension is not the first of those that it merges, or a sort along the divided"
@@ -39,7 +41,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         computing = sum(saved[ran] for ran in members if ran.op.kind == COMPUTE)
         # Copies and collectives alone are the business of other rules.
         is_work = max(of.floor, sum(saved[ran] for ran in members) / 2) <= computing
-        if is_work and explained.isdisjoint(map(id, saved)):
+        is_long = any(ran.total > ran.n * _SHORTEST for ran in members)
+        if is_work and is_long and explained.isdisjoint(map(id, saved)):
             yield _cause(duplicates, members)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from _breakdown.analysis.arrays.engine import Change, Resize
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
@@ -16,6 +17,7 @@ from _breakdown.analysis.causes.shared.step_program import (
 )
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
 from _breakdown.analysis.sizes.sums import adds
+from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted
 
@@ -52,10 +54,18 @@ def find(of: StepProgram) -> Iterator[Cause]:
         if longest.law is sizes.local:
             remedy, more = FOR_PARTS, _of_reducing(of, rows)
         place = of.place_at(longest.moved.seed)
-        yield cause_of([*rows, *more], says, remedy, SEEN if is_sent else LIKELY, place)
+        cause = cause_of([*rows, *more], says, remedy, SEEN if is_sent else LIKELY, place)
+        yield cause if is_sent else cause._replace(changes=[*cause.changes, *_smaller(of, ops)])
 
 
 def _of_reducing(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
     """Return the ops that reduce what devices gathered, although each could reduce its part."""
     sizes = {of.executed(row.moved.seed): (row, devices_of(row.ran).size) for row in rows}
     return [row._replace(ran=ran, left=1 / n) for ran, (row, n) in sizes.items() if ran and n]
+
+
+def _smaller(of: StepProgram, ops: Sequence[Executions]) -> Iterator[Change]:
+    """Yield the changes of the results of matmuls: other ops read only the sums."""
+    for array, use in (each for ran in ops for each in of.arrays.uses_of.get(ran, ())):
+        if use.is_write and (moved := sizes_of(of).sum.left(array.value)):
+            yield Resize(array.value, moved.left)

@@ -96,6 +96,13 @@ class WorkOnWholeArrays(unittest.TestCase):
         (row,) = found(whole, MATMUL, SLICE)
         self.assertEqual(row["gain_ps"], 10_000 * (200 + 100))
 
+    def test_short_op_is_divided_with_long_ones(self) -> None:
+        short = op("other", "negate", "whole", shape=WHOLE)
+        both = op("result", "add", "y", "other", shape=WHOLE)
+        cut = op("part", "dynamic-slice", "result", "device", shape=PART)
+        (row,) = found(GATHER, MATMUL, short, both, cut)
+        self.assertEqual(row["evidence"]["ops"], ["y", "whole", "other", "result"])
+
     def test_time_to_collect_results_is_deducted(self) -> None:
         sums = op("y", "dot", "whole", "w", shape=array("f32", 1024))
         other = op("other", "dot", "y", "device", shape=PART)

@@ -18,8 +18,6 @@ from _proto.hlo.text import HBM
 _SLOWER = 16
 # The time of a collective that moves only a few bytes, in picoseconds.
 _LATENCY = 5_000_000
-# An op of this time, in picoseconds, does not get shorter: it mostly waits for memory.
-_SHORTEST = 2_000_000
 # Smaller arrays, such as statistics and biases, do not decide how work is divided.
 _SMALL_BYTES = 1 << 20
 # Phase of the optimizer's ops in a program with a backward pass.
@@ -55,7 +53,7 @@ class Duplicates:
             for ran in ops
             # Dividing the optimizer is a choice: parameters then have to be gathered.
             if not (self._of.trains and ran.op.phase == _OPTIMIZER)
-            if collective_name_of(ran.op) is None and ran.total > ran.n * _SHORTEST
+            if collective_name_of(ran.op) is None
             if ran.op.instruction and (n := equal.n_alike(ran.op.instruction)) > 1
         }
 
