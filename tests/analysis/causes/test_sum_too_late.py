@@ -93,11 +93,19 @@ class Matmuls(unittest.TestCase):
                    calls=["combining"], line="pool.py:22"),
             ]  # fmt: skip
             program = {"combining": combining(opcode), "main": main}
-            return causes(program, [event("dot", "convolution fusion", 0, 1000)])
+            n_bytes = 4 * 64 * 1024 * (56**2 + 28**2)
+            ran = [
+                event("dot", "convolution fusion", 0, 2000),
+                event("pool", "loop fusion", 2000, 1200, bytes_accessed=n_bytes),
+            ]
+            # A million bytes take a picosecond.
+            hbm = ("--peak-hbm-gibps", str(10**18 / 2**30))
+            return causes(program, ran, *hbm, duration=4000)
 
         (row,) = pooled("add")
         self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "pool.py:22"))
-        self.assertEqual(row["gain_ps"], 750)
+        # A quarter of the products, of which the pool reads a quarter and writes as many.
+        self.assertEqual(row["gain_ps"], 1500 + 1200 * 3 // 5)
         self.assertEqual(pooled("maximum"), [])
 
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
