@@ -74,6 +74,7 @@ RULES = (
     Rule("computed_then_dropped", PROGRAM, "Computing results that are dropped"),
     Rule("second_pass", PROGRAM, "Reading a large array a second time"),
     Rule("array_of_one_number", PROGRAM, "Writing arrays of one number"),
+    Rule("kept_for_little", PROGRAM, "Keeping an array of all rounds for little of it"),
     Rule("collective_matmul", PROGRAM),
     Rule("sparse_core_wait", PROGRAM, "Waiting for a SparseCore"),
     Rule("synchronous_collective", PROGRAM),

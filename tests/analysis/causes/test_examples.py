@@ -81,6 +81,10 @@ cache, new, i = jnp.zeros((2, 5, 3)), jnp.arange(6.0).reshape(2, 3), 3
 """,
     "precise_matmul": "x, w = jnp.ones((2, 3)), jnp.ones((3, 2))",
     "second_pass": "x = jnp.sin(jnp.arange(48.0)).reshape(2, 2, 3, 4)",
+    "kept_for_little": """
+chunks, head = jnp.sin(jnp.arange(24.0)).reshape(3, 2, 4), jnp.cos(jnp.arange(20.0)).reshape(4, 5)
+labels = jnp.array([[0, 1], [2, 3], [4, 0]])
+""",
     "one_hot_matmul": """
 tokens, vocabulary = jnp.array([2, 0]), 3
 table = jnp.arange(6.0).reshape(3, 2)
@@ -148,6 +152,7 @@ SAME = {
     "rewritten_buffer": "cache",
     "precise_matmul": "h",
     "second_pass": "var",
+    "kept_for_little": "hits",
     "host_sync": "state",
     "pause_between_steps": "state",
     "recompilation": "state",
