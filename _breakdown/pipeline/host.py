@@ -123,6 +123,8 @@ class Thread(NamedTuple):
     tracks: list[Track]
     # The lowest launch rank that the thread's event names imply.
     launch_rank: int
+    # When the thread calls the main program, even outside the windows.
+    main_calls: list[int]
 
     def is_changing(self, start: int, end: int) -> bool:
         return any(track.is_changing(start, end) for track in self.tracks)
@@ -143,11 +145,13 @@ class Host:
     """The host's threads in the given windows, whose times are absolute.
 
     Events outside all windows are dropped, because they are never innermost in a window, and never
-    enclose an event that is.
+    enclose an event that is. `main` is the name of the event that calls the main program.
     """
 
-    def __init__(self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]]) -> None:
-        self._planes = planes
+    def __init__(
+        self, planes: Sequence[AnyPlane], windows: Sequence[tuple[int, int]], main: str = ""
+    ) -> None:
+        self._planes, self._main = planes, main
         self.start = min((start for start, _ in windows), default=0)
         merged = union(windows)
         # The last start is a sentinel for events after all windows.
@@ -171,11 +175,13 @@ class Host:
         """
         for plane in self._planes:
             number_of: dict[int, int] = {}
+            names = dict(plane.metadata_names())
             rank_of = {
                 metadata_id: rank
-                for metadata_id, name in plane.metadata_names()
+                for metadata_id, name in names.items()
                 if (rank := launch_rank(name)) < NO_LAUNCHER
             }
+            main = {metadata_id for metadata_id in rank_of if names[metadata_id] == self._main}
             for name in plane.line_names:
                 by_thread = grouped((name or str(line.id), line) for line in plane.lines(name))
                 for thread_name, lines in by_thread.items():
@@ -185,7 +191,19 @@ class Host:
                         for line in lines
                     ]
                     rank = min(map(rank_of.__getitem__, launching), default=NO_LAUNCHER)
-                    yield Thread(thread_name, list(filter(None, tracks)), rank)
+                    calls = self._starts_of(main, lines) if main & launching else []
+                    yield Thread(thread_name, list(filter(None, tracks)), rank, calls)
+
+    def _starts_of(self, wanted: Set[int], lines: Iterable[AnyLine]) -> list[int]:
+        """Return the starts of the events with the `wanted` ids."""
+        return sorted(
+            line.base_ps - self.start + offset
+            for line in lines
+            for ids, offsets, _ in line.spans()
+            if not wanted.isdisjoint(ids)
+            for metadata_id, offset in zip(ids, offsets, strict=True)
+            if metadata_id in wanted
+        )
 
     def _track(
         self,

@@ -32,9 +32,15 @@ _LIBRARY = frozenset(
     " named_sharding op_shardings partial_eval partition_spec pjit pmap prng pxla"
     " scalar_types setops shard_map sharding_impls source_info_util stages traceback_util"
     " tree_util ufunc_api ufuncs xla_bridge xla_client xla_metadata"
+    # JAX's functions on arrays, such as `.at[].set` in scatter.py.
+    " conditionals control_deps convolution custom_batching custom_partitioning einsum hijax"
+    " index_tricks lax_reference multihost_utils polynomial scatter shard_alike sorting"
+    " tensor_contractions tensorstore_impl threefry2x32 vectorize window_functions"
+    " windowed_reductions xla_transform"
     # NumPy.
     " _arraypad_impl _arraysetops_impl _asarray _function_base_impl _index_tricks_impl _methods"
-    " _nanfunctions_impl _npyio_impl _shape_base_impl _stride_tricks_impl _twodim_base_impl"
+    " _histograms_impl _nanfunctions_impl _npyio_impl _polynomial_impl _shape_base_impl"
+    " _stride_tricks_impl _twodim_base_impl"
     " _ufunc_config arrayprint defchararray einsumfunc fromnumeric function_base getlimits memmap"
     " multiarray npyio numeric numerictypes overrides shape_base stride_tricks umath"
     # Python's own packages, Orbax, tqdm and absl.

@@ -6,15 +6,23 @@ from collections.abc import Iterable, Iterator
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.pauses import PauseGroup, cause_of
-from _breakdown.analysis.idle.host_words import READING
+from _breakdown.analysis.idle.host_words import READING, TRANSFERRING, kind_of
 
 REMEDY = (
     "Launch the next step before the result is read: read the loss of the step before, or only"
     " after many steps, and start transfers with copy_to_host_async."
+)
+# A server moved logits over the host only to replicate them (sglang 26328).
+SENDS_BACK = (
+    "Leave the array on the device: here jax.device_put reads it and sends it back. Reshard it in a"
+    " jitted function (out_shardings), or not at all if the next program takes it as it is."
 )
 
 
 def find(groups: Iterable[PauseGroup]) -> Iterator[Cause]:
     for group in groups:
         if group.kind == READING:
-            yield cause_of(group, REMEDY, SEEN if group.host.is_certain else LIKELY)
+            kinds = [kind_of(call.name) for call in group.host.calls]
+            is_sent = TRANSFERRING in kinds and READING in kinds[kinds.index(TRANSFERRING) :]
+            remedy = SENDS_BACK if is_sent else REMEDY
+            yield cause_of(group, remedy, SEEN if group.host.is_certain else LIKELY)

@@ -14,6 +14,7 @@ from _breakdown.analysis.idle.host_words import (
     READING,
     SAVING,
     SENDING,
+    TRANSFERRING,
     Kind,
 )
 
@@ -21,6 +22,17 @@ REMEDY = (
     "Let the host work ahead: load and transfer the next batch, and save checkpoints, in another"
     " thread while the step runs. Do not wait for results (block_until_ready, float(loss), logging)"
     " after each step."
+)
+# What helps if the host also reads a result in the pause.
+AFTER_READING = (
+    "Launch the next step first if it does not need the result that the host reads here. Otherwise"
+    " shorten what the host does from reading to launching: do before, while the step runs, what"
+    " does not need the result, and compute the rest on the device."
+)
+# A server moved caches by un-jitted JAX ops, each of which is a program (tpu-inference 131).
+ONE_PROGRAM = (
+    "Put the JAX ops of this function into one jitted function: outside of one, each op is a"
+    " program of its own, which the host has to launch."
 )
 # What helps against work of other kinds.
 REMEDIES: dict[Kind, str] = {
@@ -35,6 +47,12 @@ REMEDIES: dict[Kind, str] = {
         "Pass fewer arguments: keep scalars and unchanged arrays on the device, and join small"
         " arrays into one."
     ),
+    # A server sent all weights, of which few had changed, at each set of adapters (tpu-inference
+    # 930).
+    TRANSFERRING: (
+        "Transfer only arrays that changed, all in one call of jax.device_put, and before the"
+        " pause, while the step runs; keep the others on the device."
+    ),
     SAVING: "Save checkpoints asynchronously, and less often.",
     PROFILING: "Nothing: the profiler itself needs this time.",
 }
@@ -43,5 +61,6 @@ REMEDIES: dict[Kind, str] = {
 def find(groups: Iterable[PauseGroup]) -> Iterator[Cause]:
     for group in groups:
         if group.kind not in (READING, COMPILING):
-            remedy = REMEDIES.get(group.kind, REMEDY)
+            usual = AFTER_READING if group.host.reads else REMEDY
+            remedy = ONE_PROGRAM if group.n_programs else REMEDIES.get(group.kind, usual)
             yield cause_of(group, remedy, SEEN if group.host.is_certain else LIKELY)

@@ -44,6 +44,9 @@ Window = tuple[int, int]
 # The work for which a thread waits ends at most this long before the wait does, because a thread
 # needs time to wake up; or a bit later, because the call that wakes the thread ends after it.
 BEFORE, AFTER = 200_000_000, 50_000_000
+# A shorter call is no wait: it takes less time than a thread needs to wake up. `dict.get` has the
+# same name as the `get` of a queue.
+SHORTEST_WAIT = 10_000_000
 # A chain of more waiting threads is not followed.
 MOST_HOPS = 20
 
@@ -61,6 +64,8 @@ class Lane:
             place for place, number in enumerate(track.names[:-1]) if ranks[number] < NO_LAUNCHER
         ]
         self.launched = [track.starts[place] for place in self.launches]
+        self._main_calls = thread.main_calls
+        self._n_programs: dict[int, int] = {}
         self._parents: dict[int, int] = {}
         self._kinds: dict[int, Kind] = {NOBODY: OTHER}
         self.collecting_after, self.collecting_before = self._collections(
@@ -86,6 +91,21 @@ class Lane:
         """Return the last event that launches a program and begins up to a time."""
         n = bisect_right(self.launched, until)
         return self.launches[n - 1] if n else None
+
+    def n_programs(self, place: int) -> int:
+        """Return how many programs an event calls; 0 if it also calls the main one, or if the
+        thread never does."""
+        if self._main_calls and place not in self._n_programs:
+            start, end = self.track.starts[place], self.track.ends[place]
+            n, until = 0, start
+            is_main = bisect_left(self._main_calls, start) < bisect_left(self._main_calls, end)
+            first, last = (bisect_left(self.launched, time) for time in (start, end))
+            for inner in () if is_main else self.launches[first:last]:
+                # The call of a program contains other events that launch it.
+                if self.track.starts[inner] >= until and self.name(inner).startswith(CALLS_PROGRAM):
+                    n, until = n + 1, self.track.ends[inner]
+            self._n_programs[place] = n
+        return self._n_programs.get(place, 0)
 
     def launches_in(self, start: int, end: int) -> bool:
         place = self.last_launch(end)
@@ -144,6 +164,11 @@ class PausePart(NamedTuple):
     place: int
     time: int
     kind: Kind
+
+
+def called(program: str | None) -> str:
+    """Return the event in which a thread calls a program."""
+    return f"{CALLS_PROGRAM}({(program or '').partition('(')[0].removeprefix('jit_')})"
 
 
 def thread_with_most_time(parts: Iterable[PausePart]) -> str | None:
@@ -229,6 +254,8 @@ class CriticalPaths:
         other for at least `least`, if a single call of another thread ends with this time, and
         takes at least `least` of it.
         """
+        if end - begin < SHORTEST_WAIT:
+            return None
         if self._is_wait(lane, place):
             return self._woken_by(lane, begin, end, 0)
         is_silent = lane.kind(place) == OTHER and frame_of(lane.name(place))
@@ -245,7 +272,7 @@ class CriticalPaths:
         """Return the thread that launches the program after a pause, and the end of the launch: the
         thread that calls the program, else one that most likely launches programs."""
         carriers = self._launches.threads_around(*pause)
-        called = f"{CALLS_PROGRAM}({(program or '').partition('(')[0].removeprefix('jit_')})"
+        call = called(program)
         ranked: list[tuple[bool, bool, int, int, int, Lane, int]] = []
         for thread, lanes in self._threads:
             level = launch_level(thread, carriers)
@@ -253,7 +280,7 @@ class CriticalPaths:
                 place = lane.last_launch(end)
                 is_now = place is not None and lane.track.starts[place] >= start
                 launched = lane.track.ends[place] if is_now and place is not None else end
-                is_called = is_now and place is not None and lane.name(place).endswith(called)
+                is_called = is_now and place is not None and lane.name(place).endswith(call)
                 begun = lane.track.starts[place] if place is not None else -NEVER
                 if is_now or lane.is_busy(start, end):
                     rank = not is_called, not is_now, level, -begun, len(ranked)

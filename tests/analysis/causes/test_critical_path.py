@@ -68,6 +68,17 @@ class OtherThread(unittest.TestCase):
             found["says"],
         )
 
+    def test_call_too_short_for_a_wait_is_no_wait(self) -> None:
+        # `dict.get` has the name of a queue's `get`, and a thread of the runtime ends just then.
+        batch = ("$feed.py:3 batch", 79_000, 99_700)
+        runtime = each_pause(("ExecuteLaunch", 94_990, 95_002))
+        for end, gains in (95_009, 19.7), (95_011, None):
+            calls = launching(batch, ("$<unknown> get", 95_000, end))
+            (found,) = rows({"main": calls, "runtime": runtime})
+            self.assertEqual(found["source_user"], "feed.py:3" if gains else None)
+            if gains:
+                self.assertEqual(found["gain_range_ps"][0], int(gains * MS))
+
     def test_call_that_wakes_the_thread_can_end_after_the_wait(self) -> None:
         wait = ("$queue.py:154 get", 79_000, 99_700)
         loader = each_pause(("$loader.py:7 load", 60_000, 99_730))

@@ -37,6 +37,29 @@ class HostSync(unittest.TestCase):
             (found["cause"], found["source_user"]), ("pause_between_steps", "feed.py:17")
         )
 
+    def test_array_that_device_put_reads_and_sends_back_is_to_stay_on_the_device(self) -> None:
+        replicate, put = "$eagle.py:6 replicate", "$api.py:2035 device_put"
+
+        def helps(*calls: tuple[str, int, int]) -> str:
+            later = [(name, 100 + start, 100 + end) for name, start, end in calls]
+            found = row(*calls, *later)
+            self.assertEqual((found["cause"], found["source_user"]), ("host_sync", "eagle.py:6"))
+            return str(found["what_helps"])
+
+        around = (replicate, 60, 99)
+        for start in (61, 81):
+            says = helps(around, (put, start, 98), (VALUE, start + 1, 97))
+            self.assertTrue(says.startswith("Leave the array on the device"), says)
+        # Near miss: one call reads a result, and another one sends something.
+        says = helps(around, (VALUE, 61, 96), (put, 96, 98))
+        self.assertTrue(says.startswith("Launch the next step before"), says)
+
+    def test_function_that_reads_and_works_is_one_row(self) -> None:
+        # In the first pause, the function reads a result, and in the second one, it works.
+        found = row((LOG, 75, 99), (VALUE, 76, 98), (LOG, 175, 197), ("$fmt.py:3 table", 194, 197))
+        self.assertEqual((found["source_user"], found["gain_ps"]), ("log.py:12", 20 * MS))
+        self.assertEqual(found["cause"], "host_sync")
+
     def test_function_of_the_users_that_waits_for_another_reason_is_no_sync(self) -> None:
         calls = [("$feed.py:17 value", 75, 99), ("$feed.py:17 value", 175, 199)]
         self.assertEqual(row(*calls)["cause"], "pause_between_steps")

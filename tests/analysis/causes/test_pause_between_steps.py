@@ -79,6 +79,27 @@ class PauseBetweenSteps(unittest.TestCase):
         assert found is not None
         self.assertEqual((found["source_user"], found["confidence"]), ("train.py:9", "likely"))
 
+    def test_files_of_jax_below_own_code_are_not_own(self) -> None:
+        insert, at_set = ("$kv.py:7 insert", 75, 99), ("$array_methods.py:1193 set", 76, 99)
+        scatter = ("$scatter.py:95 _scatter_impl", 77, 99)
+        self.assertEqual(lines(thread(insert, at_set, scatter)), ("kv.py:7", "scatter.py:95"))
+
+    def test_working_ahead_is_advised_unless_a_result_is_read(self) -> None:
+        def helps(*calls: tuple[str, int, int]) -> str:
+            later = [(name, 100 + start, 100 + end) for name, start, end in calls]
+            found = row(thread(*calls, *later, *LAUNCHES))
+            assert found is not None
+            return str(found["what_helps"])[:21]
+
+        self.assertEqual(helps((FEED, 79, 99)), "Let the host work ahe")
+        value = "$array.py:615 _value"
+        for start, end in (70, 81), (95, 99):
+            read = helps((value, start, end), (FEED, 82, 94))
+            self.assertEqual(read, "Launch the next step ")
+        self.assertEqual(helps((value, 60, 70), (FEED, 79, 99)), "Let the host work ahe")
+        put = ("$api.py:2035 device_put", 79, 98)
+        self.assertEqual(helps((FEED, 78, 99), put), "Transfer only arrays ")
+
     def test_own_selects_files_of_the_host(self) -> None:
         calls = thread(("$hooks.py:61 on_step", 75, 99), ("$core.py:58 run", 76, 99))
         self.assertEqual(lines(calls)[0], "hooks.py:61")
@@ -149,6 +170,39 @@ class PauseBetweenSteps(unittest.TestCase):
         plane = tpu_plane([leaf(0, MS), leaf(50 * MS, 30 * MS)], [("0", 0, 80 * MS)])
         plane.lines.append(drawn_line("XLA Modules", [("m", 0, MS)], plane))
         self.assertEqual(answer(encode(Space([plane])), "bottleneck")["causes"], [])
+
+
+class ManyPrograms(unittest.TestCase):
+    """Small programs between the executions of a large one."""
+
+    def found(self, n: int, *, pause: int = 2, around: tuple[int, int] = (60, 90)) -> Any:
+        """Return the first cause. Every 100 ms, a program takes 60 ms, and `n` programs of 1 ms
+        follow, each after a pause; the host is `around` in `insert`."""
+        programs, events = [], [("$serve.py:3 run", -10, 500)]
+        for start in range(0, 500, 100):
+            programs.append(("jit_step(1)", start * MS, (start + 60) * MS))
+            events.append(("PjitFunction(step)", start + 1, start + 2))
+            events.append(("$kv.py:7 insert", start + around[0], start + around[1]))
+            for i in range(n):
+                ran = start + 60 + pause + i * (1 + pause)
+                programs.append(("jit_scatter(2)", ran * MS, (ran + 1) * MS))
+                events.append(("$scatter.py:95 _scatter_impl", ran - 1, ran))
+                events.append(("PjitFunction(scatter)", ran - 1, ran))
+        plane = tpu_plane([leaf(start, end - start) for _, start, end in programs])
+        plane.lines.append(drawn_line("XLA Modules", programs, plane))
+        events.sort(key=lambda event: (event[1], -event[2]))
+        calls: Calls = ("main", [(name, a * MS, b * MS) for name, a, b in events])
+        return answer(encode(Space([plane, host(calls)])), "bottleneck")["causes"][0]
+
+    def test_function_that_launches_many_programs_is_to_be_jitted(self) -> None:
+        found = self.found(9)
+        self.assertEqual((found["source_user"], found["confidence"]), ("kv.py:7", "seen"))
+        self.assertIn("launches at least 9 programs, one by one, in kv.py:7 insert.", found["says"])
+        self.assertTrue(found["what_helps"].startswith("Put the JAX ops of this function into"))
+
+    def test_few_programs_or_few_pauses_or_the_large_program_are_no_reason_to_jit(self) -> None:
+        for found in (self.found(4), self.found(9, pause=0), self.found(9, around=(0, 90))):
+            self.assertNotIn("Put the JAX ops", found["what_helps"], found)
 
 
 class SeveralReasons(unittest.TestCase):

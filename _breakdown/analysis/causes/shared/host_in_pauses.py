@@ -11,6 +11,7 @@ from _breakdown.analysis.idle.critical_path import (
     Lane,
     Node,
     PausePart,
+    called,
     calls_with,
     thread_with_most_time,
 )
@@ -37,12 +38,12 @@ from _proto.trace.trace import thread_planes
 
 # A call with this many arguments needs more time to send them than for anything else.
 _MANY_ARGUMENTS = 16
+# A call that calls this many programs, but not the main one, is no loop around the steps.
+_MANY_PROGRAMS = 8
 # Calls that contain this part of the work in question are named.
 _NEARLY_ALL_PCT = 95
 # Pauses of these kinds have one reason, wherever they occur.
 ANYWHERE = (COLLECTING, COMPILING, LOADING, PROFILING)
-# Pauses of these kinds are causes of their own.
-_NAMED = (*ANYWHERE, READING)
 
 
 class HostCall(NamedTuple):
@@ -55,6 +56,8 @@ class HostCall(NamedTuple):
     is_loop: bool
     # Its time in the pause.
     time: int
+    # The number of programs that it calls, if these are many and not the main one; else 0.
+    n_programs: int
 
     @property
     def frame(self) -> Frame | None:
@@ -92,6 +95,8 @@ class HostInPause(NamedTuple):
     launched_before: bool = False
     # The calls of the launching thread during which the pause begins, outermost first.
     at_start: Sequence[HostCall] = ()
+    # True if a result of the device is read during the pause, or when it begins.
+    reads: bool = False
     # True if any thread has an event during the pause.
     is_known: bool = False
     # The call to report; None if no call is in own code.
@@ -101,22 +106,20 @@ class HostInPause(NamedTuple):
 
     @property
     def key(self) -> tuple[str | None, ...]:
-        """Return what is equal for pauses in which the host does the same."""
-        kind = self.kind if self.kind in _NAMED else OTHER
-        place = () if self.kind in ANYWHERE else self._place
-        # The threads of a pool take turns with the same call.
-        thread = self.thread if self.calls and not self.reported else None
-        return (kind, thread, *place)
-
-    @property
-    def _place(self) -> tuple[str | None, ...]:
+        """Return what is equal for pauses that one change to the host's work removes."""
         reported = self.reported
-        if reported and (not reported.is_loop or self.kind != OTHER):
-            return (reported.name,)
-        # A loop that launches steps also does other things; the next call tells which.
-        below = self.calls[self.calls.index(reported) + 1 :] if reported else self.calls
-        inner = [call.name for call in below if not call.is_loop]
-        return (reported.name if reported else None, *inner[:1])
+        kind = self.kind if self.kind in (*ANYWHERE, READING) else None
+        place: Sequence[str] = ()
+        if kind not in ANYWHERE:
+            # The work of one function is one row. But a loop that launches steps also does other
+            # things; the next call tells which.
+            is_work = reported and (not reported.is_loop or self.kind != OTHER)
+            kind = None if is_work else kind
+            below = self.calls[self.calls.index(reported) + 1 :] if reported else self.calls
+            inner = "" if is_work else next((c.name for c in below if not c.is_loop), "loop")
+            place = [reported.name if reported else "", inner]
+        # The threads of a pool take turns with the same call.
+        return (kind, self.thread if self.calls and not reported else None, *place)
 
     @property
     def is_vague(self) -> bool:
@@ -143,14 +146,15 @@ def hosts_in(
         if launches.contradict:
             return [HostInPause()] * len(pauses), launches.notes
         windows = [launches.window(pause.start, pause.end) for pause in pauses]
-        host = Host(planes, windows)
+        programs, times = {}, Counter[str]()
+        if device.step_source != STEPS:
+            for program in (each for step in device.steps for each in step.programs or [step]):
+                programs[program.start] = program.name
+                times[called(program.name)] += program.duration
+        host = Host(planes, windows, max(times, key=times.__getitem__, default=""))
         paths = CriticalPaths(host, launches)
     except Damage:
         return [HostInPause()] * len(pauses), []
-    programs = {}
-    if device.step_source != STEPS:
-        ran = (program for step in device.steps for program in step.programs or [step])
-        programs = {program.start: program.name for program in ran}
     found = []
     for pause, window in zip(pauses, windows, strict=True):
         path = paths.of(window, programs.get(pause.end))
@@ -175,6 +179,8 @@ def hosts_in(
                 at_start=at_start,
                 is_assumed=path.is_assumed,
                 launched_before=before,
+                reads=any(part.kind == READING for part in path.parts)
+                or any(kind_of(call.name) == READING for call in at_start),
                 is_known=host.overlaps(*window),
             )
         )
@@ -215,8 +221,11 @@ def host_of(parts: Sequence[PausePart], duration: int, loop: int) -> HostInPause
 def call_of(lane: Lane, place: int, time: int, loop: int) -> HostCall:
     start, end = lane.track.starts[place], lane.track.ends[place]
     n = bisect_left(lane.launched, start)
-    is_loop = end - start > loop or (n < len(lane.launched) and lane.launched[n] < end)
-    return HostCall(start, end, lane.name(place), is_loop, time)
+    n_programs = lane.n_programs(place)
+    is_many = n_programs >= _MANY_PROGRAMS
+    launches = n < len(lane.launched) and lane.launched[n] < end
+    is_loop = not is_many and (end - start > loop or launches)
+    return HostCall(start, end, lane.name(place), is_loop, time, n_programs if is_many else 0)
 
 
 def sent_in(nodes: Sequence[Node], parts: Sequence[PausePart]) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
@@ -93,6 +94,8 @@ class PauseGroup(NamedTuple):
     periods: Periods
     # Time that the pauses cost a step.
     gain: int = 0
+    # The programs that a call launches at least, one by one, if that is the work; else 0.
+    n_programs: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -109,15 +112,37 @@ def groups_of(step: Step, periods: Periods, context: Context) -> list[PauseGroup
     context.warn(*notes)
     hosts = [with_start(with_reported(host, files), files) for host in hosts]
     single = single_pause(periods)
-    groups: dict[tuple[bool, tuple[str | None, ...]], PauseGroup] = {}
+    members: dict[tuple[bool, tuple[str | None, ...]], list[tuple[Pause, HostInPause]]] = {}
     for pause, host in zip(pauses, hosts, strict=True):
-        key = pause.gap == single, host.key
-        group = groups.setdefault(key, PauseGroup([], [], host, key[0], periods))
-        group.pauses.append(pause)
-        group.work.append(host.calls[-1].time if host.calls else 0)
-        groups[key] = group._replace(host=common_host(group.host, host, files))
-    ranked = sorted(groups.values(), key=lambda group: -sum(p.duration for p in group.pauses))
+        members.setdefault((pause.gap == single, host.key), []).append((pause, host))
+    groups = [group_of(its, key[0], periods, files) for key, its in members.items()]
+    ranked = sorted(groups, key=lambda group: -sum(p.duration for p in group.pauses))
     return [group for group in with_gains(ranked) if is_reported(group)]
+
+
+def group_of(
+    members: Sequence[tuple[Pause, HostInPause]],
+    is_single: bool,
+    periods: Periods,
+    files: OwnFiles,
+) -> PauseGroup:
+    """Return a group, described by the kind of work with the most time, longest pause first."""
+    times = Counter[Kind]()
+    for pause, host in members:
+        times[host.kind] += pause.duration
+    kind = max(times, key=times.__getitem__)
+    first, *others = (host for _, host in members if host.kind == kind)
+    work = [host.calls[-1].time if host.calls else 0 for _, host in members]
+    n_programs = 0
+    if kind not in (*ANYWHERE, READING):
+        calls = {host.reported.start: host.reported for _, host in members if host.reported}
+        n = sum(call.n_programs for call in calls.values())
+        # There is a pause before most of these programs.
+        n_programs = len(members) // len(calls) if 0 < n <= 2 * len(members) else 0
+    for host in others:
+        first = common_host(first, host, files)
+    pauses = [pause for pause, _ in members]
+    return PauseGroup(pauses, work, first, is_single, periods, n_programs=n_programs)
 
 
 def is_reported(group: PauseGroup) -> bool:
@@ -283,6 +308,9 @@ def what_host_does(group: PauseGroup) -> str:
     if host.only_waits:
         return ONLY_WAITS.format(chain)
     does = _DOES[host.kind]
+    if group.n_programs and reported:
+        does = f"launches at least {group.n_programs} programs, one by one,"
+        chain = chain_of(calls[: calls.index(reported) + 1])
     if host.kind == SENDING and host.n_arguments:
         does = f"sends {counted(host.n_arguments, 'argument')} to {host.sent_to}"
     inner = [frame.function for name in host.inner if (frame := frame_of(name))]
