@@ -71,8 +71,12 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             ran for ran in writers if all(a in found for a, use in uses_of[ran] if use.is_write)
         ]
         readers = [use.ran for array in arrays for use in array.reads]
-        # Without the array, there is no gradient that puts what was taken between zeros.
-        more = gradients.get(line, []) if line else []
+        # Without the array, there is no gradient that puts what was taken between zeros. What also
+        # makes another array, of which only a part is used, can compute this part.
+        more = [
+            *(gradients.get(line, []) if line else []),
+            *(row for row in sizes.ops_of(OTHER, sizes.part) if row.ran in writers),
+        ]
         biggest = max(arrays, key=lambda array: array.moved)
         shape = biggest.shape.text
         yield Cause(

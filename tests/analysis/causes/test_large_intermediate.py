@@ -6,11 +6,12 @@ import unittest
 from math import prod
 from typing import Any
 
-from tests.analysis.small_programs import Json, causes, equal, take, zeros
+from tests.analysis.small_programs import Json, causes, equal, rows_of, take, zeros
 from tests.builders.hlo_proto import (
     ALLOC,
     FREE,
     Op,
+    Shape,
     allocation,
     array,
     buffer,
@@ -238,6 +239,39 @@ class Reduced(unittest.TestCase):
         # The fusion also writes the other array, so it does not go.
         self.assertEqual(row["evidence"]["ops"], ["pair", "sum.1"])
         self.assertLess(row["gain_ps"], 500)
+
+    def test_op_that_also_makes_a_part_of_another_array_goes(self) -> None:
+        def found(n_rows: int) -> list[Json]:
+            # The second array stays on the chip, and is not split or reduced, but cut.
+            near = Shape("f32", BIG.dims, memory_space=1)
+            both, few = tuple_of(BIG, near), array("f32", n_rows, 125)
+            fused = [
+                op("p.0", "parameter", shape=BIG),
+                op("sine", "sine", "p.0", shape=BIG),
+                op("cosine", "cosine", "p.0", shape=BIG),
+                op("t", "tuple", "sine", "cosine", shape=both),
+            ]
+            main = [
+                op("x", "negate", "given", shape=BIG),
+                op("pair", "fusion", "x", shape=both, calls=["fused"], line="rope.py:17"),
+                take("first", "pair", 0, BIG),
+                take("second", "pair", 1, near),
+                op("where", "parameter", shape=array("s32", n_rows), number=1),
+                rows_of("first", "where", few, "sines"),
+                rows_of("second", "where", few, "cosines"),
+            ]
+            ran = [
+                event("pair", "loop fusion", 0, 800, bytes_accessed=2 * N_BIG),
+                event("sines", "gather", 800, 50, bytes_accessed=8 * n_rows * 125),
+                event("cosines", "gather", 850, 50, bytes_accessed=4 * n_rows * 125),
+            ]
+            given = op("given", "parameter", shape=BIG)
+            rows = causes({"fused": fused, "main": [given, *main]}, ran, *HBM)
+            return [row for row in rows if row["cause"] == "large_intermediate"]
+
+        (row,) = found(10)
+        # A part of 10 of 500 rows is left, and half of the bytes of the first gather.
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("rope.py:17", 784 + 25))
 
 
 class Scores(unittest.TestCase):
