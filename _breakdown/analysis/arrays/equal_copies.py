@@ -75,6 +75,10 @@ class EqualCopies:
             self._n_alike[id(equal)] = min(Counter(equal).values())
         return self._n_alike[id(equal)]
 
+    def equal_at(self, here: Instruction) -> Equal:
+        """Return the first device with an equal value for each device, if that is known."""
+        return _at(self._of.get(here, {}), ())
+
     def are_equal(self, starts: Iterable[Instruction]) -> bool:
         """Return whether all devices have the same values, which can be inside fusions."""
         to_do = [Value(start) for start in starts]

@@ -64,6 +64,7 @@ RULES = (
     Rule("sum_too_late", PROGRAM, "Reducing arrays too late"),
     Rule("oversized_transfer", PROGRAM, "Moving larger arrays between devices than needed"),
     Rule("wide_transfer", PROGRAM, "Moving values between devices in a wider dtype than needed"),
+    Rule("lost_batch_sharding", PROGRAM, "Losing the sharding of the batch"),
     Rule("duplicated_work", PROGRAM, "Work that several devices repeat"),
     Rule("reduce_then_slice", PROGRAM, "A full collective whose result is then sliced"),
     Rule("precise_matmul", PROGRAM, "Matmuls in higher precision"),

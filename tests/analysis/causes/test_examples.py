@@ -119,6 +119,10 @@ psum, axis_index = lambda x, axis: 4 * x, lambda axis: 0
 psum_scatter = lambda x, axis, **how: 4 * x
 dynamic_slice_in_dim = lax.dynamic_slice_in_dim
 """,
+    "lost_batch_sharding": """
+table, tokens, sharding = jnp.ones((4, 2)), jnp.array([1, 3]), None
+with_sharding_constraint = lambda x, sharding: x
+""",
     "widened_dtype": """
 length, width = 3, 4
 x = jnp.ones((length, width), jnp.bfloat16)
@@ -145,6 +149,7 @@ x, wq = jnp.arange(24.0).reshape(b, t, m), jnp.arange(16.0).reshape(m, heads * d
 ONLY_ON_TPUS = ("collective_matmul", "sparse_core_wait", "synchronous_collective")
 # The value that is the same before and after the change, or differs only by rounding.
 SAME = {
+    "lost_batch_sharding": "x",
     "array_of_one_number": "y",
     "computed_then_dropped": "logits",
     "wide_parameter": "y",

@@ -1,0 +1,73 @@
+"""Test the cause `lost_batch_sharding`."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.analysis.small_programs import Json, causes
+from tests.builders.hlo_proto import (
+    REPLICATED,
+    TILED,
+    Shape,
+    array,
+    listed_groups,
+    op,
+    sharding,
+    shardings,
+)
+from tests.builders.xspace import op as event
+
+N = 4
+ALL, PAIRS = listed_groups(range(N)), listed_groups((0, 1), (2, 3))
+DIVIDED, EVERYWHERE = sharding(TILED, (N, 1), devices=range(N)), sharding(REPLICATED)
+# A batch of four sequences of 16 tokens, one for each device.
+TOKENS, WHOLE = array("s32", 1, 16), array("bf16", 4, 16, 4096)
+FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general:", "jit(f)/transpose(jvp(g))/dot_general:"
+
+
+def found(
+    opcode: str = "all-reduce",
+    shape: Shape = WHOLE,
+    groups: bytes = ALL,
+    tokens: bytes = DIVIDED,
+    last: str = BACKWARD,
+) -> list[Json]:
+    """Return the causes if a collective takes 400 of 1000 ps."""
+    main = [
+        op("tokens", "parameter", shape=TOKENS),
+        op("w", "parameter", shape=array("bf16", 64, 512), number=1),
+        op("y", "dot", "tokens", "w", shape=shape),
+        op("sum", opcode, "y", shape=shape, line="model.py:7", extra=groups),
+        op("grad", "dot", "sum", "w", shape=shape),
+    ]
+    ran = [
+        event("y", "convolution fusion", 0, 100, tf_op=FORWARD),
+        event("sum", opcode, 100, 400, tf_op=FORWARD),
+        event("grad", "convolution fusion", 500, 100, tf_op=last),
+    ]
+    rows = causes({"main": main}, ran, devices=(1, N), extra=shardings(tokens, EVERYWHERE))
+    return [row for row in rows if row["cause"] == "lost_batch_sharding"]
+
+
+class SumsOfWholeBatches(unittest.TestCase):
+    def test_sum_of_activations_of_the_whole_batch_is_found(self) -> None:
+        (row,) = found()
+        self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
+        self.assertIn("4 devices exchange activations of the whole batch", row["says"])
+        # An all-reduce moves 2 x 512 KiB. Gathering 4 x 64 KiB of weights twice, and scattering
+        # their gradients, moves three quarters of that.
+        self.assertEqual(row["gain_ps"], 400 // 4)
+
+    def test_other_exchanges_are_no_cause(self) -> None:
+        others: dict[str, dict[str, Any]] = {
+            "tensor parallelism": {"tokens": EVERYWHERE},
+            "part of the batch": {"shape": array("bf16", 1, 16, 16384)},
+            "gradient of a weight": {"shape": array("bf16", 4, 64, 1024)},
+            "gather of features": {"opcode": "all-gather"},
+            "pairs of devices": {"groups": PAIRS},
+            "no training": {"last": "jit(f)/dot_general:"},
+        }
+        for why, more in others.items():
+            with self.subTest(why):
+                self.assertEqual(found(**more), [])
