@@ -56,8 +56,8 @@ def take(name: str, of: str, index: int, shape: Shape | None = None) -> hlo_prot
     return hlo_proto.op(name, "get-tuple-element", of, shape=shape, extra=element(index))
 
 
-def equal(name: str, *operands: str, shape: Shape) -> hlo_proto.Op:
-    return hlo_proto.op(name, "compare", *operands, shape=shape, extra=direction("EQ"))
+def equal(name: str, *operands: str, shape: Shape, line: str | None = None) -> hlo_proto.Op:
+    return hlo_proto.op(name, "compare", *operands, shape=shape, extra=direction("EQ"), line=line)
 
 
 def combining(opcode: str, name: str = "both") -> list[hlo_proto.Op]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import MATRIX, NUMBERS, Json, causes, equal, lookup
-from tests.builders.hlo_proto import Op, array, listed_groups, op
+from tests.builders.hlo_proto import Op, array, listed_groups, op, packed
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1000 bytes per picosecond.
@@ -20,7 +20,93 @@ def looked_up(main: list[Op]) -> list[Json]:
     return causes({"main": main}, ran, *HBM)
 
 
+SPREAD, PLACES, INDICES = (array("s32", 2, 8, 64), array("pred", 2, 8, 64), array("s32", 2, 8))
+ROWS, CACHE = array("f32", 2, 8, 100), array("f32", 2, 64, 100)
+
+
+def batched(
+    *indices: Op,
+    takes: int,
+    equals: str = "place",
+    reads: bool = False,
+    matrix: str = "hot",
+    sum_line: str = "a:2",
+) -> list[Json]:
+    """Return the rows for two matmuls of one-hot matrices with 8 indices for each of two batches.
+    They put rows at 64 places of a cache, or read them there. The matrix is also summed."""
+    given, result = (CACHE, ROWS) if reads else (ROWS, CACHE)
+    main = [
+        op("given", "parameter", shape=given),
+        *indices,
+        op("spread", "broadcast", "at", shape=SPREAD, extra=along(0, 1)),
+        op("place", "iota", shape=SPREAD, extra=along(2)),
+        equal("hot", "spread", equals, shape=PLACES, line="a:2"),
+        op("weighted", "multiply", "hot", "hot", shape=PLACES),
+        equal("again", "spread", equals, shape=PLACES, line=sum_line),
+        op("sum", "reduce", "again", shape=array("f32", 2, 64)),
+        op("dot.1", "dot", matrix, "given", shape=result, line="a:3"),
+        op("dot.2", "dot", matrix, "given", shape=result, line="a:4"),
+    ]
+    ran = [event(f"dot.{i}", "convolution fusion", 200 * i, takes) for i in (1, 2)]
+    rows = causes({"main": main}, [event("sum", "loop fusion", 0, 20), *ran], *HBM)
+    return [row for row in rows if row["cause"] == "one_hot_matmul"]
+
+
+def along(*dims: int) -> bytes:
+    return packed(14, dims)
+
+
+def consecutive(*dims: int) -> list[Op]:
+    """Return indices that count from an offset, which differs along dimensions."""
+    sizes = (INDICES.dims[dim] for dim in dims)
+    return [
+        op("offset", "parameter", shape=array("s32", *sizes), number=1),
+        op("first", "broadcast", "offset", shape=INDICES, extra=along(*dims)),
+        op("count", "iota", shape=INDICES, extra=along(1)),
+        op("at", "add", "first", "count", shape=INDICES),
+    ]
+
+
+ANY = op("at", "parameter", shape=INDICES, number=1)
+
+
 class OneHot(unittest.TestCase):
+    def test_rows_at_consecutive_places_move_as_a_block(self) -> None:
+        (row,) = batched(*consecutive(0), takes=120)
+        self.assertEqual((row["source_user"], row["confidence"]), ("a:3", "seen"))
+        self.assertIn("dynamic_update_slice", row["what_helps"])
+        # Moving 6.4 kB at a quarter of the peak takes 51.2 ps. The sum of the one-hot matrix, as in
+        # a mask of the old rows, is a range.
+        self.assertEqual((row["gain_ps"], row["evidence"]["n_ops"]), (158, 3))
+        (row,) = batched(*consecutive(0), takes=120, sum_line="a:5")
+        self.assertEqual(row["evidence"]["n_ops"], 2)
+        self.assertEqual(batched(*consecutive(0), takes=50), [])
+
+    def test_rows_at_other_places_move_one_by_one(self) -> None:
+        # Moving them at a tenth of the peak takes 128 ps.
+        self.assertEqual(batched(ANY, takes=120), [])
+        # What is added to the indices differs along their dimension.
+        self.assertEqual(batched(*consecutive(1), takes=120), [])
+        self.assertEqual(batched(*consecutive(0, 1), takes=120), [])
+        array_added = op("first", "parameter", shape=INDICES, number=1)
+        self.assertEqual(batched(array_added, *consecutive(0)[2:], takes=120), [])
+        # The sum of the one-hot matrix can be needed.
+        rows = batched(ANY, takes=200, reads=True)
+        found = [(row["gain_ps"], row["evidence"]["n_ops"]) for row in rows]
+        self.assertEqual(found, [(200 - 128, 1)] * 2)
+
+    def test_rows_at_consecutive_places_are_read_as_a_block(self) -> None:
+        (row,) = batched(*consecutive(0), takes=120, reads=True)
+        self.assertEqual(row["gain_ps"], 158)
+
+    def test_weighted_rows_are_no_block(self) -> None:
+        self.assertEqual(batched(*consecutive(0), takes=120, matrix="weighted"), [])
+
+    def test_comparison_of_an_iota_with_itself_is_no_one_hot_matrix(self) -> None:
+        count = op("at", "iota", shape=INDICES, extra=along(1))
+        self.assertEqual(len(batched(count, takes=120)), 1)
+        self.assertEqual(batched(count, takes=120, equals="spread"), [])
+
     def test_matmul_with_one_hot_matrix_is_reported_as_lookup(self) -> None:
         (row,) = looked_up(lookup())
         self.assertEqual((row["cause"], row["confidence"]), ("one_hot_matmul", "seen"))

@@ -14,7 +14,7 @@ from _breakdown.analysis.arrays.graph import (
     reach,
 )
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Confidence
-from _breakdown.analysis.causes.shared.one_hots import is_one_hot
+from _breakdown.analysis.causes.shared.one_hots import is_consecutive, is_one_hot
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.light import NamedTuple
 from _proto.hlo.collectives import collective_name
@@ -22,12 +22,19 @@ from _proto.hlo.program import Instruction
 
 
 class Lookup(NamedTuple):
-    """A dot with a one-hot matrix, and the values from which the matrix is computed."""
+    """A dot with a one-hot matrix, the values from which the matrix is computed, and the comparison
+    among them."""
 
     dot: Instruction
     matrix: Value
     values: set[Value]
     confidence: Confidence
+    compare: Instruction
+
+    @property
+    def is_block(self) -> bool:
+        """Return whether the indices are consecutive, so that the rows move together."""
+        return self.confidence == SEEN and is_consecutive(self.compare)
 
 
 def lookups_in(of: StepProgram) -> Iterator[Lookup]:
@@ -42,16 +49,16 @@ def lookups_in(of: StepProgram) -> Iterator[Lookup]:
 def _lookup(dot: Instruction) -> Lookup | None:
     for matrix in map(Value, dot.operands):
         values = origins(matrix, _is_weighted)
-        hot = [value.array for value in values if is_one_hot(value)]
+        hot = [value for value in values if is_one_hot(value)]
         if not hot:
             continue
         kept = origins(matrix, is_kept)
-        if any(is_one_hot(value) for value in kept):
-            return Lookup(dot, matrix, kept, SEEN)
+        if found := [value.instruction for value in hot if value in kept]:
+            return Lookup(dot, matrix, kept, SEEN, found[0])
         # A comparison with fewer elements than the matrix is a mask of rows, not a one-hot matrix.
         n_elements = matrix.array.n_elements if matrix.array else 0
-        if any(array and array.n_elements >= n_elements for array in hot):
-            return Lookup(dot, matrix, values, LIKELY)
+        if any(value.array and value.array.n_elements >= n_elements for value in hot):
+            return Lookup(dot, matrix, values, LIKELY, hot[0].instruction)
     return None
 
 

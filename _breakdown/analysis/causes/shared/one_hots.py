@@ -4,6 +4,7 @@ and what arrays keep where a one-hot array is 0."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 
 from _breakdown.analysis.arrays.graph import (
     STRUCTURE,
@@ -45,6 +46,7 @@ def is_one_hot(value: Value, direction: bytes = _EQUAL) -> bool:
     return (
         here.opcode == "compare"
         and here.message.comparison_direction == direction
+        and len({*here.operands}) > 1
         and any(_is_place(Value(source)) for source in here.operands)
     )
 
@@ -65,6 +67,23 @@ def hot_of(compare: Instruction) -> Hot | None:
         return Hot(1, min(dims))
     size = whole.n_elements // max(1, n_indices)
     return Hot(n_indices, size) if size in dims else None
+
+
+def is_consecutive(compare: Instruction) -> bool:
+    """Return whether a comparison is one of indices that count from an offset."""
+    return all(any(map(_counts, origins(Value(side), _is_spread))) for side in compare.operands)
+
+
+def _counts(value: Value) -> bool:
+    """Return whether a value is an iota, possibly plus what is the same along its dimension."""
+    here = value.instruction
+    pairs = permutations(here.operands, 2) if here.opcode == "add" else ()
+    return here.opcode == "iota" or any(
+        one.opcode == "iota"
+        and other.opcode == "broadcast"
+        and set(one.message.dimensions).isdisjoint(other.message.dimensions)
+        for one, other in pairs
+    )
 
 
 def _is_place(value: Value) -> bool:
