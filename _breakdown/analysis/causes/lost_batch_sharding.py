@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from _breakdown.analysis.arrays.engine import Retime
 from _breakdown.analysis.arrays.of_step import PARAMETER
@@ -16,6 +17,8 @@ from _breakdown.analysis.causes.shared.step_program import (
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
 from _breakdown.units import counted, time
+from _proto.hlo.parameters import n_partitions
+from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Array
 
 _TOKENS = ("s32", "u32", "s64", "u64")
@@ -34,22 +37,24 @@ REMEDY = (
 
 
 class _Exchange(NamedTuple):
-    """A collective of activations of the whole batch."""
+    """A collective of activations that begin with the parts of an input that its devices have."""
 
     ran: Executions
     array: Array
-    n_devices: int
+    tokens: Instruction
+    group: Sequence[int]
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    exchanges = list(_exchanges(of))
-    sums = [each.ran for each in exchanges if collective_name_of(each.ran.op) == _SUMMED]
-    if total_of(sums) < max(1, of.floor):
+    exchanges = list(_exchanges(of)) if of.trains else []
+    if _time_of_sums(exchanges) >= max(1, of.floor):
+        exchanges = [each for each in exchanges if _has_parts(of, each)]
+    if _time_of_sums(exchanges) < max(1, of.floor):
         return
-    n_devices = exchanges[0].n_devices
+    n_devices = len(exchanges[0].group)
     moved = sum(
         _TIMES.get(collective_name_of(ran.op) or "", 1) * ran.n * (array.n_bytes or 0)
-        for ran, array, _ in exchanges
+        for ran, array, *_ in exchanges
     )
     weights = sum(
         array.shape.n_elements for array in of.arrays if of.arrays.kind_of(array) == PARAMETER
@@ -70,41 +75,35 @@ def find(of: StepProgram) -> Iterator[Cause]:
     )
 
 
+def _time_of_sums(exchanges: Sequence[_Exchange]) -> int:
+    return total_of([each.ran for each in exchanges if collective_name_of(each.ran.op) == _SUMMED])
+
+
 def _exchanges(of: StepProgram) -> Iterator[_Exchange]:
-    inputs = list(_inputs(of)) if of.trains else ()
+    entry = of.program.computation(of.program.message.entry_computation_id)
+    inputs = [
+        (here, array.dims)
+        for here in (entry.parameters.values() if entry else ())
+        for array in here.arrays or ()
+        if array.dtype in _TOKENS and len(array.dims) == 2
+    ]
+    everywhere = range(n_partitions(of.program))
     for ran in of.long_collectives if inputs else ():
         inside = ran.op.inside
-        groups = inside.who.groups if inside and inside.who else None
-        for array in (*(inside.outputs or ()), *(inside.inputs or ())) if inside else ():
-            n = _n_parts(array, groups, inputs)
-            if n:
-                yield _Exchange(ran, array, n)
-                break
+        if inside is None or inside.who is None or inside.who.groups is None:
+            continue
+        group = next(iter(inside.who.groups), everywhere)
+        found = (
+            _Exchange(ran, array, here, group)
+            for array in (*(inside.outputs or ()), *(inside.inputs or ()))
+            for here, (batch, length) in inputs
+            if len(array.dims) > 2 and tuple(array.dims[:2]) == (len(group) * batch, length)
+        )
+        yield from islice(found, 1)
 
 
-def _inputs(of: StepProgram) -> Iterator[tuple[tuple[int, ...], Sequence[int]]]:
-    """Yield the dimensions of each input of tokens, and for each device the first device with the
-    same part."""
-    entry = of.program.computation(of.program.message.entry_computation_id)
-    for here in entry.parameters.values() if entry else ():
-        equal = of.equal_copies.equal_at(here)
-        for array in here.arrays or () if equal else ():
-            if array.dtype in _TOKENS and len(array.dims) == 2 and equal:
-                yield tuple(array.dims), equal
-
-
-def _n_parts(
-    array: Array,
-    groups: Sequence[Sequence[int]] | None,
-    inputs: Sequence[tuple[tuple[int, ...], Sequence[int]]],
-) -> int:
-    """Return the number of devices whose parts of the batch make the first dimension of an array;
-    0 if it is not that of the whole batch."""
-    if groups is None or len(array.dims) < 3:
-        return 0
-    for (batch, length), equal in inputs:
-        for group in groups or [range(len(equal))]:
-            n = len({equal[i] for i in group if i < len(equal)})
-            if n > 1 and n == len(group) and tuple(array.dims[:2]) == (n * batch, length):
-                return n
-    return 0
+def _has_parts(of: StepProgram, exchange: _Exchange) -> bool:
+    """Return whether each device of a group has another part of the input."""
+    equal = of.equal_copies.equal_at(exchange.tokens) or ()
+    parts = {equal[i] for i in exchange.group if i < len(equal)}
+    return len(parts) == len(exchange.group) > 1
