@@ -22,7 +22,7 @@ SENDS_BACK = (
 def find(groups: Iterable[PauseGroup]) -> Iterator[Cause]:
     for group in groups:
         if group.kind == READING:
-            kinds = [kind_of(call.name) for call in group.host.calls]
-            is_sent = TRANSFERRING in kinds and READING in kinds[kinds.index(TRANSFERRING) :]
+            # These calls are around the one that reads.
+            is_sent = any(kind_of(call.name) == TRANSFERRING for call in group.host.calls)
             remedy = SENDS_BACK if is_sent else REMEDY
             yield cause_of(group, remedy, SEEN if group.host.is_certain else LIKELY)

@@ -102,7 +102,7 @@ class Lane:
             first, last = (bisect_left(self.launched, time) for time in (start, end))
             for inner in () if is_main else self.launches[first:last]:
                 # The call of a program contains other events that launch it.
-                if self.track.starts[inner] >= until and self.name(inner).startswith(CALLS_PROGRAM):
+                if self.track.starts[inner] >= until:
                     n, until = n + 1, self.track.ends[inner]
             self._n_programs[place] = n
         return self._n_programs.get(place, 0)

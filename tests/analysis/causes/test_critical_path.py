@@ -68,6 +68,13 @@ class OtherThread(unittest.TestCase):
             found["says"],
         )
 
+    def test_work_of_one_function_is_one_row_named_after_most_of_its_time(self) -> None:
+        for n_reads, cause in (1, "pause_between_steps"), (N - 1, "host_sync"):
+            calls = launching(("$log.py:12 log", 79_000, 99_700))
+            reads = each_pause(("$array.py:615 _value", 79_100, 99_600))[:n_reads]
+            (found,) = rows({"main": [*calls, *reads]})
+            self.assertEqual((found["cause"], found["source_user"]), (cause, "log.py:12"))
+
     def test_call_too_short_for_a_wait_is_no_wait(self) -> None:
         # `dict.get` has the name of a queue's `get`, and a thread of the runtime ends just then.
         batch = ("$feed.py:3 batch", 79_000, 99_700)
@@ -230,6 +237,15 @@ class Collection(unittest.TestCase):
             found["says"],
         )
         self.assertIn("gc.freeze", found["what_helps"])
+
+    def test_collections_in_several_functions_are_one_row(self) -> None:
+        mark = "$__init__.py:132 _xla_gc_callback"
+        calls = launching((mark, 79_200, 79_204), (mark, 99_500, 99_504))
+        for i in range(N):
+            function = f"$file{i % 2}.py:4 work"
+            calls.append((function, 79_000 + PERIOD * i, 99_700 + PERIOD * i))
+        (found,) = rows({"main": calls})
+        self.assertIn("collects garbage", found["says"])
 
     def test_collection_that_began_before_the_pause_is_recognised(self) -> None:
         mark = "$__init__.py:132 _xla_gc_callback"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.builders.pauses import MS, row
+from tests.builders.pauses import LAUNCHES, MS, answer_of, row, thread
 
 LOG, VALUE = "$log.py:12 log", "$array.py:615 _value"
 
@@ -54,11 +54,12 @@ class HostSync(unittest.TestCase):
         says = helps(around, (VALUE, 61, 96), (put, 96, 98))
         self.assertTrue(says.startswith("Launch the next step before"), says)
 
-    def test_function_that_reads_and_works_is_one_row(self) -> None:
-        # In the first pause, the function reads a result, and in the second one, it works.
-        found = row((LOG, 75, 99), (VALUE, 76, 98), (LOG, 175, 197), ("$fmt.py:3 table", 194, 197))
-        self.assertEqual((found["source_user"], found["gain_ps"]), ("log.py:12", 20 * MS))
-        self.assertEqual(found["cause"], "host_sync")
+    def test_reads_in_a_loop_are_apart_from_pauses_that_nothing_explains(self) -> None:
+        found = answer_of(thread(("$train.py:20 main", -10, 300), (VALUE, 75, 98), *LAUNCHES))
+        self.assertEqual(
+            [(row["cause"], row["gain_ps"]) for row in found["causes"]],
+            [("host_sync", 10 * MS), ("pause_between_steps", 10 * MS)],
+        )
 
     def test_function_of_the_users_that_waits_for_another_reason_is_no_sync(self) -> None:
         calls = [("$feed.py:17 value", 75, 99), ("$feed.py:17 value", 175, 199)]

@@ -95,7 +95,7 @@ class HostInPause(NamedTuple):
     launched_before: bool = False
     # The calls of the launching thread during which the pause begins, outermost first.
     at_start: Sequence[HostCall] = ()
-    # True if a result of the device is read during the pause, or when it begins.
+    # True if a result of the device is read on the way to the next launch.
     reads: bool = False
     # True if any thread has an event during the pause.
     is_known: bool = False
@@ -179,8 +179,7 @@ def hosts_in(
                 at_start=at_start,
                 is_assumed=path.is_assumed,
                 launched_before=before,
-                reads=any(part.kind == READING for part in path.parts)
-                or any(kind_of(call.name) == READING for call in at_start),
+                reads=any(part.kind == READING for part in path.parts),
                 is_known=host.overlaps(*window),
             )
         )
