@@ -584,28 +584,21 @@ class Flags(InFolder):
         for text, value in (
             ("--xla_a=1 --b", "1"),
             ("--xla_a=1\\\n2", "1"),
-            ("--xla_a=1\\\r\n2", "1"),
-            ("--xla_a=1\rb", "1"),
             ("--xla_a=", ""),
             ("--xla_a= 1", ""),
             ("X='--xla_a=1'", "1"),
             ('["--xla_a=1", 2]', "1"),
-            ("[--xla_a=1,]", "1"),
             ("f(--xla_a=(1;2]);,\\", "(1;2"),
             ("--xla_a=1,2,", "1,2"),
             ("--xla_a=${B[0]}; x", "${B[0]};"),
-            ("--xla_a=$B[0]\\", "$B[0]"),
             ("--xla_a='b c', d", "b c"),
-            ("--xla_a='b c,' d", "b c,"),
             ('"--xla_a=\\"b c\\" --d"', "b c"),
             ("'--xla_a=\"b\" --c'", "b"),
             ('--xla_a="b\n', ""),
-            ("`--xla_a=1`", "1"),
             ("--xla_a=b=c", "b=c"),
             ("--xla_a=b#c", "b#c"),
             ("--xla_a=b #c --xla_a=2", "b"),
             ("LIBTPU_INIT_ARGS=--xla_a=1", "1"),
-            ("---xla_a=1", "1"),
         ):
             with self.subTest(text=text):
                 self.assertEqual(self.set_by(text), {"xla_a": value})
@@ -707,19 +700,3 @@ class Flags(InFolder):
         self.assertEqual(exposed["xla_enable_async_all_gather"], 30)
         self.assertEqual(exposed[self.GATHER], 38)
         self.assertEqual(exposed["xla_enable_async_all_reduce"], 0)
-
-
-class Demo(unittest.TestCase):
-    def test_parameters_have_the_global_shapes_in_the_source_code(self) -> None:
-        result = answer(DEMO, "program", "--top=100")
-        rows = {row["path"]: row for row in result["parameters"]}
-        whole = {
-            "w['emb']": "f32[32000,1024]",
-            "w['blk']['w1']": "f32[4,1024,4096]",
-            "w['blk']['n2']": "f32[4,1024]",
-            "tok": "s32[16,2048]",
-        }
-        self.assertEqual({path: rows[path]["global_shape"] for path in whole}, whole)
-        aliased = [row["bytes"] for row in rows.values() if row["aliased_to_output"]]
-        self.assertEqual((len(rows), len(aliased)), (31, 21))
-        self.assertEqual(result["aliased_bytes"], sum(aliased))
