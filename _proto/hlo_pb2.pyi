@@ -185,7 +185,7 @@ class HloComputation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instructions: _Optional[_Iterable[_Union[HloInstruction, _Mapping]]] = ..., id: _Optional[int] = ..., root_id: _Optional[int] = ..., execution_thread: _Optional[str] = ...) -> None: ...
 
 class HloInstruction(_message.Message):
-    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dimensions", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "gather_dimension_numbers", "gather_slice_sizes", "id", "iota_collective_device_list", "literal", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "output_operand_aliasing", "parameter_number", "precision_config", "replica_groups", "scatter_dimension_numbers", "shape", "slice_dimensions", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
+    __slots__ = ["async_execution_thread", "backend_config", "batch_group_count", "called_computation_ids", "channel_id", "collective_device_list", "comparison_direction", "control_predecessor_ids", "convolution_dimension_numbers", "custom_call_target", "dimensions", "dot_dimension_numbers", "feature_group_count", "frontend_attributes", "gather_dimension_numbers", "gather_slice_sizes", "id", "iota_collective_device_list", "literal", "mesh_axes_replica_group_list", "metadata", "name", "opcode", "operand_ids", "original_value", "output_operand_aliasing", "padding_config", "parameter_number", "precision_config", "replica_groups", "scatter_dimension_numbers", "shape", "slice_dimensions", "source_target_pairs", "statistics_viz", "tuple_index", "window"]
     ASYNC_EXECUTION_THREAD_FIELD_NUMBER: _ClassVar[int]
     BACKEND_CONFIG_FIELD_NUMBER: _ClassVar[int]
     BATCH_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +212,7 @@ class HloInstruction(_message.Message):
     OPERAND_IDS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_VALUE_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_OPERAND_ALIASING_FIELD_NUMBER: _ClassVar[int]
+    PADDING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CONFIG_FIELD_NUMBER: _ClassVar[int]
     REPLICA_GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +249,7 @@ class HloInstruction(_message.Message):
     operand_ids: _containers.RepeatedScalarFieldContainer[int]
     original_value: bytes
     output_operand_aliasing: _containers.RepeatedScalarFieldContainer[bytes]
+    padding_config: bytes
     parameter_number: int
     precision_config: bytes
     replica_groups: _containers.RepeatedScalarFieldContainer[bytes]
@@ -258,7 +260,7 @@ class HloInstruction(_message.Message):
     statistics_viz: bytes
     tuple_index: int
     window: bytes
-    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., literal: _Optional[bytes] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., slice_dimensions: _Optional[_Iterable[bytes]] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., gather_dimension_numbers: _Optional[bytes] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., scatter_dimension_numbers: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., output_operand_aliasing: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., opcode: _Optional[str] = ..., shape: _Optional[bytes] = ..., metadata: _Optional[_Union[OpMetadata, _Mapping]] = ..., literal: _Optional[bytes] = ..., parameter_number: _Optional[int] = ..., tuple_index: _Optional[int] = ..., dimensions: _Optional[_Iterable[int]] = ..., window: _Optional[bytes] = ..., convolution_dimension_numbers: _Optional[bytes] = ..., slice_dimensions: _Optional[_Iterable[bytes]] = ..., padding_config: _Optional[bytes] = ..., channel_id: _Optional[int] = ..., custom_call_target: _Optional[bytes] = ..., dot_dimension_numbers: _Optional[bytes] = ..., gather_dimension_numbers: _Optional[bytes] = ..., gather_slice_sizes: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ..., operand_ids: _Optional[_Iterable[int]] = ..., control_predecessor_ids: _Optional[_Iterable[int]] = ..., called_computation_ids: _Optional[_Iterable[int]] = ..., backend_config: _Optional[bytes] = ..., scatter_dimension_numbers: _Optional[bytes] = ..., replica_groups: _Optional[_Iterable[bytes]] = ..., feature_group_count: _Optional[int] = ..., precision_config: _Optional[bytes] = ..., source_target_pairs: _Optional[_Iterable[bytes]] = ..., batch_group_count: _Optional[int] = ..., comparison_direction: _Optional[bytes] = ..., frontend_attributes: _Optional[_Union[FrontendAttributes, _Mapping]] = ..., output_operand_aliasing: _Optional[_Iterable[bytes]] = ..., async_execution_thread: _Optional[str] = ..., statistics_viz: _Optional[bytes] = ..., collective_device_list: _Optional[bytes] = ..., original_value: _Optional[bytes] = ..., iota_collective_device_list: _Optional[bytes] = ..., mesh_axes_replica_group_list: _Optional[bytes] = ...) -> None: ...
 
 class HloModule(_message.Message):
     __slots__ = ["buffer_donor", "computations", "device_assignment", "entry_computation_id", "input_output_alias", "spmd_parameters_shardings", "stack_frame_index"]
@@ -411,6 +413,19 @@ class OutputOperandAliasing(_message.Message):
     operand_shape_index: _containers.RepeatedScalarFieldContainer[int]
     output_shape_index: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, output_shape_index: _Optional[_Iterable[int]] = ..., operand_index: _Optional[int] = ..., operand_shape_index: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PaddingConfig(_message.Message):
+    __slots__ = ["dimensions"]
+    class Dimension(_message.Message):
+        __slots__ = ["edge_padding_low", "interior_padding"]
+        EDGE_PADDING_LOW_FIELD_NUMBER: _ClassVar[int]
+        INTERIOR_PADDING_FIELD_NUMBER: _ClassVar[int]
+        edge_padding_low: int
+        interior_padding: int
+        def __init__(self, edge_padding_low: _Optional[int] = ..., interior_padding: _Optional[int] = ...) -> None: ...
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    dimensions: _containers.RepeatedCompositeFieldContainer[PaddingConfig.Dimension]
+    def __init__(self, dimensions: _Optional[_Iterable[_Union[PaddingConfig.Dimension, _Mapping]]] = ...) -> None: ...
 
 class PrecisionConfig(_message.Message):
     __slots__ = ["algorithm", "operand_precision"]

@@ -1,19 +1,22 @@
-"""Find buffers that are rewritten whole although only a few of their elements change."""
+"""Find buffers that are rewritten or copied whole although only a few of their elements change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _breakdown.analysis.arrays.engine import Retime
-from _breakdown.analysis.arrays.graph import loop_around
+from _breakdown.analysis.arrays.engine import Retime, removal_of
+from _breakdown.analysis.arrays.graph import Value, consumers, loop_around, operand, reach
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace
 from _breakdown.analysis.causes.shared.one_hots import Hot, hot_of, near_one_hots, unchanged
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
+from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted, size
+from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Instruction
+from _proto.trace.wire import parse
 
 # Ignore smaller arrays, which cost almost nothing.
 _MIN_BYTES = 1 << 20
@@ -28,6 +31,13 @@ WHAT_HELPS = (
     " rows, in a donated buffer. If rows have an index each, compare one scatter (.at[rows, i].set)"
     " with the mask, and avoid a loop of updates."
 )
+FOR_PADDED = (
+    "Keep the array in its padded shape from step to step, or do not pad it: a scatter drops rows"
+    ' whose index is out of range (`.at[i].set(rows, mode="drop")`).'
+)
+
+# Instructions that change parts of an array in place.
+_IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
 
 
 class _Update(NamedTuple):
@@ -47,6 +57,7 @@ class _Update(NamedTuple):
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
+    yield from _undone_pads(of)
     # A file updates all its buffers, such as keys and values, in the same way.
     rows: dict[str, dict[Executions, list[_Update]]] = {}
     near = {of.executed(value.instruction) for value in near_one_hots(of.with_opcodes("compare"))}
@@ -143,3 +154,55 @@ def _is_needed(of: StepProgram, array: StepArray, here: Instruction) -> bool:
     is_read_later = any(reader and of.order[reader] > of.order[here] for reader in readers)
     made_in = array.value.instruction.computation
     return is_read_later or loop_around(made_in) is not loop_around(here.computation)
+
+
+def _undone_pads(of: StepProgram) -> Iterator[Cause]:
+    """Yield the causes for arrays that are padded, updated, and cut to their old shape."""
+    pairs = [pair for pad in of.with_opcodes("pad") if (pair := _pad_and_cut(of, pad))]
+    for place, row in grouped((of.place_at(pad), (pad, cut)) for pad, cut in pairs).items():
+        members = [of.ran_of[here] for pair in row for here in pair]
+        shape = row[0][1].shape
+        yield Cause(
+            f"<line> pads {counted(len(row), 'array')} such as {shape}, ops update parts of the"
+            " result, and a slice cuts the padding off, so that all is copied twice. Without these"
+            " copies, the step would save <gain>.",
+            FOR_PADDED,
+            SEEN,
+            members,
+            removal_of(members),
+            place=place,
+            evidence={"shape": shape},
+        )
+
+
+def _pad_and_cut(of: StepProgram, pad: Instruction) -> tuple[Instruction, Instruction] | None:
+    """Return a pad, and the slice that cuts the array to its old shape after updates in place, if
+    nothing else reads the padded array, or needs the old one afterwards."""
+    given = operand(pad, 0) if pad in of.ran_of else None
+    old = of.arrays.array_at(Value(given)) if given else None
+    if not old or (old.shape.n_bytes or 0) < _MIN_BYTES:
+        return None
+    passed, ends = reach([Value(pad)], consumers, _is_in_place)
+    updates = [of.executed(value.instruction) for value in passed if _is_in_place(value)]
+    changing = [ran.op.instruction for ran in updates if ran]
+    wide = filter(None, map(of.arrays.array_at, passed))
+    is_kept = old.is_parameter and not of.arrays.is_donated(old)
+    is_needed = is_kept or any(here and _is_needed(of, old, here) for here in changing)
+    if not updates or len(ends) != 1 or is_needed or any(array.is_result for array in wide):
+        return None
+    cut = ends.pop().instruction
+    return (pad, cut) if cut in of.ran_of and _is_undone(pad, cut) else None
+
+
+def _is_in_place(value: Value) -> bool:
+    return value.instruction.opcode in _IN_PLACE
+
+
+def _is_undone(pad: Instruction, cut: Instruction) -> bool:
+    """Return whether an instruction is a slice of exactly what a pad was given."""
+    config = parse(pb.PaddingConfig, pad.message.padding_config) or pb.PaddingConfig()
+    edges = [(edge.edge_padding_low, 1 + edge.interior_padding) for edge in config.dimensions]
+    parts = (parse(pb.SliceDimensions, data) for data in cut.message.slice_dimensions)
+    taken = [(part.start, part.stride) for part in parts if part]
+    given = operand(pad, 0)
+    return edges == taken and given is not None and given.shape == cut.shape

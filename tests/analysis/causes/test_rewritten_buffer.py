@@ -6,6 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import FAST, Json, causes
 from tests.builders.hlo_proto import Op, aliases, array, direction, op, tuple_of
+from tests.builders.xspace import bytes_field, int_field
 from tests.builders.xspace import op as event
 
 # A cache of 4 rows with 1024 places, of 4 MiB.
@@ -165,3 +166,68 @@ class RewrittenBuffer(unittest.TestCase):
         self.assertEqual(
             len(found(masked(WRITE), op("read.1", "negate", "write.1", shape=CACHE))), 1
         )
+
+
+STATE, PADDED = array("f32", 256, 1024), array("f32", 258, 1024)
+
+
+def padded(
+    *more: Op,
+    low: int = 1,
+    start: int = 1,
+    stride: int = 1,
+    interior: int = 0,
+    n: int = 256,
+    updated: bool = True,
+    extra: bytes = DONATED,
+) -> list[Json]:
+    """Return the rows for a state that gets a row at each end, of which an update changes a row,
+    and which is cut again. The copies take 100 ps each."""
+    edges = bytes_field(1, int_field(1, low) + int_field(3, interior)) + bytes_field(1, b"")
+    cut = bytes_field(17, int_field(1, start) + int_field(3, stride))
+    cut += bytes_field(17, int_field(3, 1))
+    back = array("f32", n, 1024)
+    main = [
+        op("state", "parameter", shape=STATE),
+        op("rows", "parameter", shape=array("f32", 2, 1024), number=1),
+        op("at", "parameter", shape=array("s32"), number=2),
+        op("zero", "constant", shape=array("f32")),
+        op("wide", "pad", "state", "zero", shape=PADDED, extra=bytes_field(21, edges), line="a:1"),
+        op("new", "scatter", "wide", "at", "rows", shape=PADDED),
+        op("newer", "dynamic-update-slice", "new", "rows", "at", "at", shape=PADDED),
+        op("back", "slice", "newer" if updated else "wide", shape=back, extra=cut, line="a:3"),
+        *more,
+    ]
+    main = [each for each in main if updated or not each.name.startswith("new")]
+    names = [each.name for each in main if each.instruction.opcode not in ("parameter", "constant")]
+    ran = [event(name, "data formatting", 100 * i, 100) for i, name in enumerate(names)]
+    rows = causes({"main": main}, ran, *FAST, extra=extra)
+    return [row for row in rows if row["cause"] == "rewritten_buffer"]
+
+
+class PaddedAndCut(unittest.TestCase):
+    def test_copies_to_and_from_a_padded_shape_undo_each_other(self) -> None:
+        (row,) = padded()
+        self.assertEqual((row["gain_ps"], row["confidence"]), (200, "seen"))
+        self.assertEqual((row["source_user"], row["evidence"]["shape"]), ("a:1", "f32[256,1024]"))
+        self.assertIn('mode="drop"', row["what_helps"])
+
+    def test_slice_of_other_elements_is_needed(self) -> None:
+        self.assertEqual(padded(low=0), [])
+        self.assertEqual(padded(start=0), [])
+        self.assertEqual(padded(stride=2), [])
+        self.assertEqual(padded(n=255), [])
+        self.assertEqual(padded(interior=1), [])
+
+    def test_padded_array_that_another_op_reads_is_needed(self) -> None:
+        self.assertEqual(padded(op("other", "negate", "newer", shape=PADDED)), [])
+        self.assertEqual(padded(op("other", "negate", "wide", shape=PADDED)), [])
+        results = op("results", "tuple", "newer", "back", shape=tuple_of(PADDED, STATE))
+        self.assertEqual(padded(results), [])
+
+    def test_old_state_that_is_kept_needs_a_copy(self) -> None:
+        self.assertEqual(padded(extra=b""), [])
+        self.assertEqual(padded(op("other", "negate", "state", shape=STATE)), [])
+
+    def test_padded_array_without_updates_is_not_found(self) -> None:
+        self.assertEqual(padded(updated=False), [])
