@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -23,6 +24,7 @@ from _proto.hlo.shapes import Array
 
 _TOKENS = ("s32", "u32", "s64", "u64")
 _SUMMED = "all-reduce"
+_ADDING = (_SUMMED, "reduce-scatter")
 # An all-reduce moves its array twice.
 _TIMES = {_SUMMED: 2}
 # A step gathers divided weights for both passes, and adds up and scatters their gradients.
@@ -49,7 +51,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
     exchanges = list(_exchanges(of)) if of.trains else []
     if _time_of_sums(exchanges) >= max(1, of.floor):
         exchanges = [each for each in exchanges if _has_parts(of, each)]
-    if _time_of_sums(exchanges) < max(1, of.floor):
+    if _time_of_sums(exchanges) < max(1, of.floor) or len(_widths_of(exchanges)) < 2:
         return
     n_devices = len(exchanges[0].group)
     moved = sum(
@@ -77,6 +79,16 @@ def find(of: StepProgram) -> Iterator[Cause]:
 
 def _time_of_sums(exchanges: Sequence[_Exchange]) -> int:
     return total_of([each.ran for each in exchanges if collective_name_of(each.ran.op) == _SUMMED])
+
+
+def _widths_of(exchanges: Sequence[_Exchange]) -> set[int]:
+    """Return the numbers of elements of a token that devices add up. Tensor parallelism has only
+    the width of the model, even if the devices of a group get different tokens at first."""
+    return {
+        math.prod(each.array.dims[2:])
+        for each in exchanges
+        if collective_name_of(each.ran.op) in _ADDING
+    }
 
 
 def _exchanges(of: StepProgram) -> Iterator[_Exchange]:

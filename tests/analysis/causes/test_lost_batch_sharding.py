@@ -23,6 +23,7 @@ ALL, PAIRS = listed_groups(range(N)), listed_groups((0, 1), (2, 3))
 DIVIDED, EVERYWHERE = sharding(TILED, (N, 1), devices=range(N)), sharding(REPLICATED)
 # A batch of four sequences of 16 tokens, one for each device.
 TOKENS, WHOLE = array("s32", 1, 16), array("bf16", 4, 16, 4096)
+NARROW = array("bf16", 4, 16, 1024)
 FORWARD, BACKWARD = "jit(f)/jvp(g)/dot_general:", "jit(f)/transpose(jvp(g))/dot_general:"
 
 
@@ -32,19 +33,23 @@ def found(
     groups: bytes = ALL,
     tokens: bytes = DIVIDED,
     last: str = BACKWARD,
+    other: Shape = NARROW,
 ) -> list[Json]:
-    """Return the causes if a collective takes 400 of 1000 ps."""
+    """Return the causes if two collectives take 400 and 10 of 1000 ps."""
     main = [
         op("tokens", "parameter", shape=TOKENS),
         op("w", "parameter", shape=array("bf16", 64, 512), number=1),
         op("y", "dot", "tokens", "w", shape=shape),
         op("sum", opcode, "y", shape=shape, line="model.py:7", extra=groups),
-        op("grad", "dot", "sum", "w", shape=shape),
+        op("narrow", "dot", "tokens", "w", shape=other),
+        op("others", "all-reduce", "narrow", shape=other, extra=groups),
+        op("grad", "dot", "sum", "others", shape=shape),
     ]
     ran = [
         event("y", "convolution fusion", 0, 100, tf_op=FORWARD),
         event("sum", opcode, 100, 400, tf_op=FORWARD),
-        event("grad", "convolution fusion", 500, 100, tf_op=last),
+        event("others", "all-reduce", 500, 10, tf_op=FORWARD),
+        event("grad", "convolution fusion", 600, 100, tf_op=last),
     ]
     rows = causes({"main": main}, ran, devices=(1, N), extra=shardings(tokens, EVERYWHERE))
     return [row for row in rows if row["cause"] == "lost_batch_sharding"]
@@ -55,9 +60,9 @@ class SumsOfWholeBatches(unittest.TestCase):
         (row,) = found()
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:7", "likely"))
         self.assertIn("4 devices exchange activations of the whole batch", row["says"])
-        # An all-reduce moves 2 x 512 KiB. Gathering 4 x 64 KiB of weights twice, and scattering
-        # their gradients, moves three quarters of that.
-        self.assertEqual(row["gain_ps"], 400 // 4)
+        # The all-reduces move 2 x 640 KiB. Gathering 4 x 64 KiB of weights twice, and scattering
+        # their gradients, moves 0.6 of that.
+        self.assertEqual(row["gain_ps"], 410 * 4 // 10)
 
     def test_other_exchanges_are_no_cause(self) -> None:
         others: dict[str, dict[str, Any]] = {
@@ -66,6 +71,7 @@ class SumsOfWholeBatches(unittest.TestCase):
             "gradient of a weight": {"shape": array("bf16", 4, 64, 1024)},
             "gather of features": {"opcode": "all-gather"},
             "pairs of devices": {"groups": PAIRS},
+            "tensor parallelism of tokens that are divided further": {"other": WHOLE},
             "no training": {"last": "jit(f)/dot_general:"},
         }
         for why, more in others.items():
