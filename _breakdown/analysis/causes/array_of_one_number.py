@@ -34,7 +34,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
     arrays = (
         of.arrays.by_value.get(Value(here))
         for here in of.with_opcodes("broadcast")
-        if here in of.ran_of and is_one_number(Value(here.operands[0]))
+        # The operand of a damaged program can be missing.
+        if here in of.ran_of and any(is_one_number(Value(one)) for one in here.operands)
     )
     written = [array for array in arrays if array and len(array.writes) == 1]
     by_use = grouped((_use_of(array), array) for array in written)
