@@ -70,6 +70,7 @@ from _breakdown.output.verdict import (
     CLASSES,
     WORTH_A_LOOK_PCT,
     is_late,
+    large_share,
     loss_sentence,
     roof_sentences,
     shares,
@@ -79,6 +80,7 @@ from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.normalize import Step
 from _breakdown.pipeline.step_durations import durations_of
 from _breakdown.pipeline.vocabulary import COMPUTE
+from _breakdown.units import percentage
 from _proto.trace.ranks import TPU_RE
 
 Json = dict[str, Any]
@@ -389,7 +391,13 @@ def sentences(answer: Json) -> Iterator[str]:
     if is_nothing_large(answer["causes"], loss):
         parts = [(cause["gain_ps"], cause_sentence(cause, answer))] if cause else []
         parts += [(lost, loss_sentence(loss, answer))] if loss else []
-        yield "Nothing large to mend."
+        unknown = large_share("unjudged", answer)
+        yield (
+            f"Math of unknown cost takes {percentage(unknown)} of the step; what it loses is not"
+            " known."
+            if unknown
+            else "Nothing large to mend."
+        )
         yield from (says for _, says in sorted(parts, key=lambda part: -part[0]))
         yield from shares(answer)
     elif cause:

@@ -95,9 +95,14 @@ def is_late(answer: Json) -> bool:
 def shares(answer: Json) -> Iterator[str]:
     """Say which part of the step is of unknown cost or communication, from a quarter of it."""
     for name, takes in (("kernel", "take"), ("collective", "takes")):
-        share = next(row["pct_of_step"] for row in answer["budget"] if row["class"] == name) or 0
-        if share >= LARGE_SHARE_PCT:
+        if share := large_share(name, answer):
             yield f"{capital(CLASSES[name])} {takes} {percentage(share)} of the step."
+
+
+def large_share(name: str, answer: Json) -> float:
+    """Return the percentage of the step that a class takes; 0 if it is less than a quarter."""
+    share = next(row["pct_of_step"] for row in answer["budget"] if row["class"] == name) or 0
+    return share if share >= LARGE_SHARE_PCT else 0
 
 
 def mostly_pauses(answer: Json) -> bool:

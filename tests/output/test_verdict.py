@@ -68,6 +68,21 @@ class Headlines(unittest.TestCase):
         ):  # fmt: skip
             self.assertEqual(of_step(20, sent)["headline"], says)
 
+    def test_nothing_is_said_of_math_of_unknown_cost(self) -> None:
+        program = [op("x", "parameter", shape=ROWS), op("y", "negate", "x", shape=ROWS)]
+        for lasting, says in (
+            (
+                250,
+                "Math of unknown cost takes 25.0 % of the step; what it loses is not known.",
+            ),
+            (249, "Nothing large to mend."),
+        ):
+            rest = event("rest", "loop fusion", lasting, 1000 - lasting, flops=10**9)
+            ran = [event("y", "loop fusion", 0, lasting), rest]
+            found = bottleneck({"main": program}, ran, *FAST, *CHIP, "--peak-tflops-fp32", "1")
+            with self.subTest(lasting):
+                self.assertTrue(found["headline"].startswith(says), found["headline"])
+
     def test_headline_and_next_steps_do_not_depend_on_top(self) -> None:
         for copied, sent in ((50, 60), (20, 200)):
             found = [of_step(copied, sent, f"--top={top}") for top in (0, 1, 9)]
