@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Sequence
 
 from tests.analysis.small_programs import Json, causes, zeros
 from tests.builders.hlo_proto import Op, array, listed_groups, op, tuple_of
@@ -12,10 +13,10 @@ BUFFER, PART = array("bf16", 512, 1024), array("bf16", 256, 1024)
 OF_ALL = listed_groups(range(4))
 
 
-def found(*program: Op) -> list[Json]:
+def found(*program: Op, numbers: Sequence[str] = ("filled.0",)) -> list[Json]:
     """Return the causes if a program makes zeros in 400 of 1000 ps."""
     zero, _ = zeros("filled", BUFFER)
-    filled = op("filled", "broadcast", zero.name, shape=BUFFER, line="cache.py:3")
+    filled = op("filled", "broadcast", *numbers, shape=BUFFER, line="cache.py:3")
     main = [op("x", "parameter", shape=PART), zero, filled, *program]
     ran = {
         "filled": event("filled", "data formatting", 0, 400),
@@ -50,3 +51,7 @@ class ArraysOfOneNumber(unittest.TestCase):
         self.assertEqual(found(op("y", "negate", "filled", shape=BUFFER)), [])
         both = op("out", "tuple", "y", "filled", shape=tuple_of(BUFFER, BUFFER))
         self.assertEqual(found(op("y", "negate", "filled", shape=BUFFER), both), [])
+
+    def test_missing_number_is_no_cause(self) -> None:
+        result = op("out", "tuple", "x", "filled", shape=tuple_of(PART, BUFFER))
+        self.assertEqual(found(result, numbers=()), [])
