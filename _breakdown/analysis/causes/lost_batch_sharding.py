@@ -25,8 +25,6 @@ from _proto.hlo.shapes import Array
 _TOKENS = ("s32", "u32", "s64", "u64")
 _SUMMED = "all-reduce"
 _ADDING = (_SUMMED, "reduce-scatter")
-# An all-reduce moves its array twice.
-_TIMES = {_SUMMED: 2}
 # A step gathers divided weights for both passes, and adds up and scatters their gradients.
 _PASSES, _WEIGHT_BYTES = 3, 2
 
@@ -54,8 +52,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
     if _time_of_sums(exchanges) < max(1, of.floor) or len(_widths_of(exchanges)) < 2:
         return
     n_devices = len(exchanges[0].group)
+    # An all-reduce moves its array twice.
     moved = sum(
-        _TIMES.get(collective_name_of(ran.op) or "", 1) * ran.n * (array.n_bytes or 0)
+        (1 + (collective_name_of(ran.op) == _SUMMED)) * ran.n * (array.n_bytes or 0)
         for ran, array, *_ in exchanges
     )
     weights = sum(

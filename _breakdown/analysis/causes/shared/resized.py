@@ -9,11 +9,7 @@ from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
-from _breakdown.analysis.arrays.graph import (
-    DOTS,
-    Value,
-    operand,
-)
+from _breakdown.analysis.arrays.graph import DOTS, Value, operand
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
