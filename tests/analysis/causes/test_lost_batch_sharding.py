@@ -34,6 +34,7 @@ def found(
     tokens: bytes = DIVIDED,
     last: str = BACKWARD,
     other: Shape = NARROW,
+    of_other: str = "all-reduce",
 ) -> list[Json]:
     """Return the causes if two collectives take 400 and 10 of 1000 ps."""
     main = [
@@ -42,13 +43,13 @@ def found(
         op("y", "dot", "tokens", "w", shape=shape),
         op("sum", opcode, "y", shape=shape, line="model.py:7", extra=groups),
         op("narrow", "dot", "tokens", "w", shape=other),
-        op("others", "all-reduce", "narrow", shape=other, extra=groups),
+        op("others", of_other, "narrow", shape=other, extra=groups),
         op("grad", "dot", "sum", "others", shape=shape),
     ]
     ran = [
         event("y", "convolution fusion", 0, 100, tf_op=FORWARD),
         event("sum", opcode, 100, 400, tf_op=FORWARD),
-        event("others", "all-reduce", 500, 10, tf_op=FORWARD),
+        event("others", of_other, 500, 10, tf_op=FORWARD),
         event("grad", "convolution fusion", 600, 100, tf_op=last),
     ]
     rows = causes({"main": main}, ran, devices=(1, N), extra=shardings(tokens, EVERYWHERE))
@@ -64,6 +65,11 @@ class SumsOfWholeBatches(unittest.TestCase):
         # their gradients, moves 0.6 of that.
         self.assertEqual(row["gain_ps"], 410 * 4 // 10)
 
+    def test_reduce_scatter_moves_its_array_once(self) -> None:
+        # 2 x 512 and 128 KiB, of which the weights are two thirds.
+        (row,) = found(of_other="reduce-scatter")
+        self.assertEqual(row["gain_ps"], round(410 / 3))
+
     def test_other_exchanges_are_no_cause(self) -> None:
         others: dict[str, dict[str, Any]] = {
             "tensor parallelism": {"tokens": EVERYWHERE},
@@ -72,6 +78,7 @@ class SumsOfWholeBatches(unittest.TestCase):
             "gather of features": {"opcode": "all-gather"},
             "pairs of devices": {"groups": PAIRS},
             "tensor parallelism of tokens that are divided further": {"other": WHOLE},
+            "sums of one width, and a gather": {"of_other": "all-gather"},
             "no training": {"last": "jit(f)/dot_general:"},
         }
         for why, more in others.items():

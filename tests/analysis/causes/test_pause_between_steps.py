@@ -214,6 +214,7 @@ class ManyPrograms(unittest.TestCase):
         self.assertEqual((found["source_user"], found["confidence"]), ("kv.py:7", "seen"))
         self.assertIn("launches at least 9 programs, one by one, in kv.py:7 insert.", found["says"])
         self.assertTrue(found["what_helps"].startswith("Put the JAX ops of this function into"))
+        self.assertIn("launches at least 8 programs", str(self.found(8)))
 
     def test_near_misses_of_many_programs(self) -> None:
         for causes in (

@@ -178,6 +178,7 @@ def padded(
     stride: int = 1,
     interior: int = 0,
     n: int = 256,
+    columns: int = 1024,
     updated: bool = True,
     extra: bytes = DONATED,
 ) -> list[Json]:
@@ -186,15 +187,15 @@ def padded(
     edges = bytes_field(1, int_field(1, low) + int_field(3, interior)) + bytes_field(1, b"")
     cut = bytes_field(17, int_field(1, start) + int_field(3, stride))
     cut += bytes_field(17, int_field(3, 1))
-    back = array("f32", n, 1024)
+    back, state, wide = (array("f32", rows, columns) for rows in (n, 256, 258))
     main = [
-        op("state", "parameter", shape=STATE),
+        op("state", "parameter", shape=state),
         op("rows", "parameter", shape=array("f32", 2, 1024), number=1),
         op("at", "parameter", shape=array("s32"), number=2),
         op("zero", "constant", shape=array("f32")),
-        op("wide", "pad", "state", "zero", shape=PADDED, extra=bytes_field(21, edges), line="a:1"),
-        op("new", "scatter", "wide", "at", "rows", shape=PADDED),
-        op("newer", "dynamic-update-slice", "new", "rows", "at", "at", shape=PADDED),
+        op("wide", "pad", "state", "zero", shape=wide, extra=bytes_field(21, edges), line="a:1"),
+        op("new", "scatter", "wide", "at", "rows", shape=wide),
+        op("newer", "dynamic-update-slice", "new", "rows", "at", "at", shape=wide),
         op("back", "slice", "newer" if updated else "wide", shape=back, extra=cut, line="a:3"),
         *more,
     ]
@@ -228,6 +229,10 @@ class PaddedAndCut(unittest.TestCase):
     def test_old_state_that_is_kept_needs_a_copy(self) -> None:
         self.assertEqual(padded(extra=b""), [])
         self.assertEqual(padded(op("other", "negate", "state", shape=STATE)), [])
+
+    def test_array_below_a_mebibyte_is_not_worth_a_change(self) -> None:
+        self.assertEqual(len(padded(columns=1024)), 1)
+        self.assertEqual(padded(columns=1023), [])
 
     def test_padded_array_without_updates_is_not_found(self) -> None:
         self.assertEqual(padded(updated=False), [])
