@@ -56,7 +56,7 @@ RULES = (
     Rule("collective_in_loop", PROGRAM, "Communication that a loop repeats"),
     Rule("sort_for_a_few", PROGRAM, "Sorting a whole array to read a few elements"),
     Rule("wide_parameter", PROGRAM, "Reading parameters in a wider dtype than needed"),
-    Rule("parameter_relayout", PROGRAM, "Changing the layout of parameters"),
+    Rule("parameter_relayout", PROGRAM, "Changing the layout of parameters or results"),
     Rule("aliased_copy", PROGRAM, "Copying buffers that are updated in place"),
     Rule("rewritten_buffer", PROGRAM, "Rewriting whole buffers to change a few elements"),
     Rule("one_hot_matmul", PROGRAM, "A matmul with a one-hot matrix"),

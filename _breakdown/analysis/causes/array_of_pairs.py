@@ -16,8 +16,9 @@ from _proto.hlo.shapes import Array
 _MIN_BYTES = 1 << 20
 
 REMEDY = (
-    "Split the last dimension into two halves (jnp.split and jnp.concatenate) instead of pairs"
-    " (x[..., ::2] and jnp.stack), and reorder the columns of the weights to match."
+    "Compute on two separate arrays (jnp.split and jnp.concatenate) instead of pairs (reshape,"
+    " x[..., ::2], jnp.stack). Only if neighbouring elements are a pair, reorder the columns of the"
+    " weights, so that the pairs become two halves."
 )
 
 

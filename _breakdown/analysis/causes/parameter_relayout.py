@@ -22,6 +22,12 @@ REMEDY = (
     " the compiler choose the layout (Layout.AUTO of jax.experimental.layout) and donate it."
 )
 
+# What helps if only results change their layout.
+OF_RESULTS = (
+    "Return the array in the order in which the step computes it, or let the compiler choose the"
+    " layout (Layout.AUTO of jax.experimental.layout)."
+)
+
 
 def find(of: StepProgram) -> Iterator[Cause]:
     moves = [
@@ -44,7 +50,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         yield Cause(
             f"Each step moves elements of {name} to another layout at <line>, in"
             f" {counted(len(members), 'op')}. Without that, the step would save <gain>.",
-            REMEDY,
+            REMEDY if source else OF_RESULTS,
             SEEN,
             members,
             removal_of(members),

@@ -52,6 +52,7 @@ class ParameterRelayout(unittest.TestCase):
         ]
         (row,) = found(main, ("copy.1", "data formatting"))
         self.assertIn("elements of results", row["says"])
+        self.assertTrue(row["what_helps"].startswith("Return the array in the order in which"))
 
     def test_copy_of_a_result_is_in_the_row_of_its_parameter(self) -> None:
         main = [
