@@ -41,7 +41,8 @@ def how_it_pauses(cause: Json, answer: Json) -> str:
     host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
     pauses = cause["evidence"].get("pauses")
     if not pauses or pauses["n"] == pauses["n_gaps"]:
-        return f"Between steps, the device{probably} waits {waits} {host}."
+        what = "programs" if answer["step_source"] == "cycles" else "steps"
+        return f"Between {what}, the device{probably} waits {waits} {host}."
     how_long = span(pauses["min_ps"], pauses["max_ps"])
     how_often = f"The device{probably} waits {how_long} {host} {pauses['when']}"
     if pauses["n"] == 1:

@@ -97,15 +97,20 @@ class Lane:
         thread never does."""
         if self._main_calls and place not in self._n_programs:
             start, end = self.track.starts[place], self.track.ends[place]
-            n, until = 0, start
             is_main = bisect_left(self._main_calls, start) < bisect_left(self._main_calls, end)
-            first, last = (bisect_left(self.launched, time) for time in (start, end))
-            for inner in () if is_main else self.launches[first:last]:
-                # The call of a program contains other events that launch it.
-                if self.track.starts[inner] >= until:
-                    n, until = n + 1, self.track.ends[inner]
-            self._n_programs[place] = n
+            self._n_programs[place] = 0 if is_main else self.n_launches(place)
         return self._n_programs.get(place, 0)
+
+    def n_launches(self, place: int) -> int:
+        """Return how many programs an event launches."""
+        start, end = self.track.starts[place], self.track.ends[place]
+        first, last = (bisect_left(self.launched, time) for time in (start, end))
+        n, until = 0, start
+        for inner in self.launches[first:last]:
+            # The call of a program contains other events that launch it.
+            if self.track.starts[inner] >= until:
+                n, until = n + 1, self.track.ends[inner]
+        return n
 
     def launches_in(self, start: int, end: int) -> bool:
         place = self.last_launch(end)
@@ -168,7 +173,12 @@ class PausePart(NamedTuple):
 
 def called(program: str | None) -> str:
     """Return the event in which a thread calls a program."""
-    return f"{CALLS_PROGRAM}({(program or '').partition('(')[0].removeprefix('jit_')})"
+    return f"{CALLS_PROGRAM}({function_of(program or '')})"
+
+
+def function_of(program: str) -> str:
+    """Return the name of the function from which a program was compiled."""
+    return program.partition("(")[0].removeprefix("jit_")
 
 
 def thread_with_most_time(parts: Iterable[PausePart]) -> str | None:

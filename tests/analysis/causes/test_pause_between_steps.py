@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
+from tests.builders import cycles
 from tests.builders.drawn import Calls, drawn_line, host
 from tests.builders.pauses import (
     FEED,
@@ -370,3 +371,44 @@ class SeveralReasons(unittest.TestCase):
         # Without a thread that launches programs, any thread can be the reason.
         (cause,) = rows(*workers)
         self.assertEqual(cause["source_user"], "write.py:1")
+
+
+class Cycles(unittest.TestCase):
+    """Pauses in steps of several programs: 14 ms forward, 1 ms pause, 3 ms sample, 1 ms pause."""
+
+    def found(self, *in_each: tuple[str, float, float]) -> dict[str, Any]:
+        calls = [
+            (name, round((19 * i + start) * MS), round((19 * i + end) * MS))
+            for i in range(5)
+            for name, start, end in (
+                ("PjitFunction(forward)", -0.15, -0.05),
+                ("PjitFunction(sample)", 14.85, 14.95),
+                *in_each,
+            )
+        ]
+        main = ("main", [("$serve.py:20 main", -9 * MS, 200 * MS), *calls])
+        device = cycles.device(["forward", "pause", "sample", "pause"] * 5)
+        return answer(encode(Space([device, host(main)])), "bottleneck", "--step", "1")
+
+    def test_function_that_launches_one_program_of_a_cycle_explains_the_pause_before_it(
+        self,
+    ) -> None:
+        call, read, rows_of = (f"$sampler.py:{at}" for at in ("9 sample", "4 read", "6 rows"))
+        inside = (call, 1, 14.96), (read, 1.1, 14.45), (rows_of, 14.46, 14.8)
+        result = self.found(("$feed.py:17 get_batch", 17.5, 18.8), *inside)
+        self.assertEqual(
+            [(row["source_user"], row["gain_ps"]) for row in result["causes"]],
+            [("feed.py:17", MS), ("sampler.py:9", MS)],
+        )
+        self.assertEqual([row["confidence"] for row in result["causes"]], ["seen"] * 2)
+        self.assertIn(
+            "waits 1.00 ms between forward and sample (5.3 % of the 19.0 ms period), while the host"
+            " is in sampler.py:9 sample (read and rows).",
+            result["causes"][1]["says"],
+        )
+        self.assertIn(" between sample and forward (5.3 %", result["causes"][0]["says"])
+        self.assertIn(": between programs, the device waits 1.00 of 19.0 ms", result["headline"])
+
+    def test_function_that_launches_all_programs_of_a_cycle_is_only_a_likely_reason(self) -> None:
+        result = self.found(("$serve.py:9 one_cycle", -0.2, 18.9))
+        self.assertEqual([row["confidence"] for row in result["causes"]], ["likely"])

@@ -158,7 +158,7 @@ def hosts_in(
     found = []
     for pause, window in zip(pauses, windows, strict=True):
         path = paths.of(window, programs.get(pause.end))
-        of_pause = host_of(path.parts, pause.duration, loop)
+        of_pause = host_of(path.parts, pause.duration, loop, device.has_cycles)
         at_start: list[HostCall] = []
         before = path.launched_before and (
             of_pause.only_waits or of_pause.kind == READING or not of_pause.calls
@@ -186,7 +186,7 @@ def hosts_in(
     return found, launches.notes
 
 
-def host_of(parts: Sequence[PausePart], duration: int, loop: int) -> HostInPause:
+def host_of(parts: Sequence[PausePart], duration: int, loop: int, has_cycles: bool) -> HostInPause:
     """Return what the parts of a pause's critical path say about the pause."""
     by_kind: Counter[Kind] = Counter()
     waits = 0
@@ -206,9 +206,13 @@ def host_of(parts: Sequence[PausePart], duration: int, loop: int) -> HostInPause
     if n_arguments >= _MANY_ARGUMENTS:
         kind = SENDING
     inner = [node for node in below if nodes and 10 * node.time >= nodes[-1].time]
+    calls = [call_of(node.lane, node.place, node.time, loop) for node in nodes]
+    # A function that launches one program of a cycle is no loop around the cycles.
+    if calls and calls[-1].frame and has_cycles and nodes[-1].lane.n_launches(nodes[-1].place) == 1:
+        calls[-1] = calls[-1]._replace(is_loop=False)
     return HostInPause(
         kind=kind,
-        calls=[call_of(node.lane, node.place, node.time, loop) for node in nodes],
+        calls=calls,
         inner=list(dict.fromkeys(node.name for node in inner if kind_of(node.name) == OTHER)),
         thread=thread,
         only_waits=2 * waits >= duration,

@@ -20,6 +20,7 @@ from _breakdown.analysis.causes.shared.host_in_pauses import (
 )
 from _breakdown.analysis.causes.shared.main_cause import LARGE_LOSS_PCT
 from _breakdown.analysis.causes.shared.sentences import listed
+from _breakdown.analysis.idle.critical_path import function_of
 from _breakdown.analysis.idle.host_words import (
     COLLECTING,
     COMPILING,
@@ -101,6 +102,17 @@ class PauseGroup(NamedTuple):
     def kind(self) -> Kind:
         return self.host.kind
 
+    @property
+    def between(self) -> str:
+        """Return what the pauses are between: steps, or programs of a cycle."""
+        if not self.periods.inside:
+            return "steps"
+        programs = [each for pair in self.periods.steps for step in pair for each in step.programs]
+        names = {each.start: function_of(each.name or "") for each in programs}
+        ended = {each.end: names[each.start] for each in programs}
+        ((before, after), *more) = {(ended.get(p.start), names.get(p.end)) for p in self.pauses}
+        return f"{before} and {after}" if before and after and not more else "programs"
+
 
 def groups_of(step: Step, periods: Periods, context: Context) -> list[PauseGroup]:
     """Group the pauses between steps by what the host does in them."""
@@ -142,6 +154,8 @@ def group_of(
     for host in others:
         first = common_host(first, host, files)
     pauses = [pause for pause, _ in members]
+    reading = sum(pause.duration for pause, host in members if host.reads)
+    first = first._replace(reads=2 * reading >= sum(pause.duration for pause in pauses))
     return PauseGroup(pauses, work, first, is_single, periods, n_programs=n_programs)
 
 
@@ -231,6 +245,9 @@ def cause_of(group: PauseGroup, what_helps: str, confidence: Confidence) -> Caus
     if group.is_single:
         after = periods.steps[occurrences.gaps[0]][0].index
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
+    elif periods.inside:
+        in_steps = occurrences.when.replace("after", "in").replace("gaps between steps", "steps")
+        occurrences = occurrences._replace(when=f"between {group.between} {in_steps}")
     host, reported = group.host, group.host.reported
     lines = [call.frame.line for call in host.calls if call.frame]
     return Cause(
@@ -271,8 +288,10 @@ def when(occurrences: Occurrences, group: PauseGroup) -> str:
         each = f"; {modes}" if modes else ""
         if periods.picked is None:
             gain = time(periods.mean_of(group.pauses))
-        what = "programs" if periods.inside else "steps"
-        return f"The device waits {gain} between {what} ({share} of the {period} period{each})"
+        return (
+            f"The device waits {gain} between {group.between} ({share} of the {period}"
+            f" period{each})"
+        )
     how_long = span(occurrences.shortest, occurrences.longest)
     each = f": {modes}" if modes else ""
     return f"The device waits {how_long} {occurrences.when} ({share} of the time{each})"
@@ -314,7 +333,9 @@ def what_host_does(group: PauseGroup) -> str:
     if host.kind == SENDING and host.n_arguments:
         does = f"sends {counted(host.n_arguments, 'argument')} to {host.sent_to}"
     inner = [frame.function for name in host.inner if (frame := frame_of(name))]
-    below = f" ({listed(inner[:3])})" if inner and host.kind == COLLECTING else ""
+    inner = [name for name in inner if "<" not in name]
+    is_last = host.kind == COLLECTING or calls[-1] is reported
+    below = f" ({listed(inner[:3])})" if inner and is_last else ""
     if host.waiting:
         thread, name = host.waiting
         took = part_of(sum(group.work), sum(pause.duration for pause in group.pauses))
