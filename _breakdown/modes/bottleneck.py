@@ -75,6 +75,7 @@ from _breakdown.output.verdict import (
     roof_sentences,
     shares,
     start_at_loss,
+    time_of_unknown_cost,
 )
 from _breakdown.pipeline.context import Context
 from _breakdown.pipeline.normalize import Step
@@ -196,7 +197,10 @@ def prepared(fields: Json) -> Json:
     }
     if "causes" not in fields:
         return fields
-    lines = [{**row, "what_helps": help_at(row, fields)} for row in fields["lines"]]
+    lines = [
+        {**row, "what_helps": help_at(row, fields), "unknown_ps": time_of_unknown_cost(row)}
+        for row in fields["lines"]
+    ]
     # The whole capture contains the pauses.
     period_ps = None if fields["step_id"] is None else fields["period_ps"]
     return {
@@ -319,10 +323,11 @@ PARTS: tuple[Part, ...] = (
     ),
     PEERS,
     Table(
-        "lines by lost time, which the chip does not need",
+        "lines by lost time, which the chip does not need; ?: time of unknown cost",
         "lines",
         (
             LOST,
+            Column("?", "unknown_ps", "time", null=""),
             TIME,
             STEP_SHARE,
             LINE._replace(least=20),

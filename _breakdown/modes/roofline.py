@@ -284,7 +284,13 @@ def with_roof(row: Json) -> Json:
     at_roof, lost = row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]
     share = 100 * at_roof / (at_roof + lost) if at_roof else None
     is_over = (row.get("roofline_util") or 0) > 1
-    return {**row, "pct_of_roof": share, "mark": "faster than its roof" if is_over else None}
+    mark = "faster than its roof" if is_over else None
+    return {**row, "pct_of_roof": share, "mark": mark, "weight": weight_of(row)}
+
+
+def weight_of(row: Json) -> int:
+    """Return what is lost in a row at most: all time of ops whose roof is unknown counts."""
+    return int(row["total_dur_ps"] - (row["t_roofline_per_op_ps"] or 0))
 
 
 PARTS: tuple[Part, ...] = (
@@ -306,7 +312,7 @@ PARTS: tuple[Part, ...] = (
             LINE._replace(also=(" ({mark})",)),
         ),
         derive=lambda rows: [with_roof(with_reads(row)) for row in rows],
-        by="shortfall_per_op_ps",
+        by="weight",
         size="total_dur_ps",
         what="group",
         omitted="tail.n_groups_omitted",
@@ -365,12 +371,16 @@ def sentences(answer: Json) -> Iterator[str]:
 
 
 def largest_loss(answer: Json) -> Iterator[str]:
-    """Yield a sentence about the row that loses the most time, if a row loses time."""
+    """Yield a sentence about the row that loses the most time, if a row loses time; kernels of
+    unknown cost have a mode of their own."""
     rows = [*answer["groups"], *answer["skipped_groups"]["top_skipped"]]
-    top = max(rows, key=lambda row: row["shortfall_per_op_ps"] or 0, default=None)
-    if top and top["shortfall_per_op_ps"]:
+    rows = [row for row in rows if row.get("reason") != OPAQUE]
+    top = max(rows, key=weight_of, default=None)
+    if top and (most := weight_of(top)):
+        is_known = most == top["shortfall_per_op_ps"]
+        is_at, up_to = ("is", "") if is_known else ("may be", "up to ")
         line = at_line_of(top, answer) or " without a source line"
-        yield f"The largest listed loss is{line}: {time(top['shortfall_per_op_ps'])}."
+        yield f"The largest listed loss {is_at}{line}: {up_to}{time(most)}."
 
 
 def next_steps(answer: Json) -> Iterator[Next]:

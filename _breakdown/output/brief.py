@@ -40,9 +40,11 @@ def without_repetition(answer: Json, lists: Sequence[str]) -> Json:
 
 
 def brief(row: Json, told: set[str]) -> Json:
-    """Return a row without null figures, further names of its line, its time by class, and advice
-    that was `told`."""
-    left_out = nulls_of(row) | {"classes"}
+    """Return a row without null figures, further names of its line, its time by class unless it
+    shows what part of the cost is unknown, and advice that was `told`."""
+    left_out = nulls_of(row)
+    if len(row.get("classes", ())) < 2 or not {"kernel", "unjudged"} & row["classes"].keys():
+        left_out.add("classes")
     if row["source_user"]:
         left_out.add("source_inner")
     if row["source_user"] or row["source_inner"]:

@@ -34,20 +34,28 @@ def start_at_loss(loss: Json, answer: Json) -> str:
     if loss["class"] == "idle":
         pauses = pause_sentence(answer) if mostly_pauses(answer) else ""
         return pauses or f"The device is idle for {share_of_loss(loss, answer)}."
+    loses = "may lose up to" if is_unknown(loss) else "loses"
     return (
-        f"Start{place_of(loss, answer)}, which loses {share_of_loss(loss, answer)}, mostly in"
+        f"Start{place_of(loss, answer)}, which {loses} {share_of_loss(loss, answer)}, mostly in"
         f" {what_loses(loss)}{waiting(loss, answer)}."
     )
 
 
 def loss_sentence(loss: Json, answer: Json) -> str:
     start, share = "The largest loss without a known cause is", share_of_loss(loss, answer)
+    if is_unknown(loss):
+        start, share = start.replace(" is", " may be"), f"up to {share}"
     if loss["class"] == "idle":
         return f"{start} idle time: {share}."
     return (
         f"{start}{place_of(loss, answer)}: {share}, mostly in {what_loses(loss)}"
         f"{waiting(loss, answer)}."
     )
+
+
+def is_unknown(loss: Json) -> bool:
+    """Return whether the loss is the whole time of ops, because their cost is unknown."""
+    return bool(loss["class"] == "unjudged")
 
 
 def what_loses(loss: Json) -> str:
@@ -103,6 +111,13 @@ def large_share(name: str, answer: Json) -> float:
     """Return the percentage of the step that a class takes; 0 if it is less than a quarter."""
     share = next(row["pct_of_step"] for row in answer["budget"] if row["class"] == name) or 0
     return share if share >= LARGE_SHARE_PCT else 0
+
+
+def time_of_unknown_cost(line: Json) -> int | None:
+    """Return the time of a line's ops of unknown cost, if it is worth a word."""
+    times = line.get("classes") or {line["class"]: line["dur_ps"]}
+    unknown = sum(times.get(name, 0) for name in ("kernel", "unjudged"))
+    return unknown if 100 * unknown > WORTH_A_LOOK_PCT * line["dur_ps"] else None
 
 
 def mostly_pauses(answer: Json) -> bool:

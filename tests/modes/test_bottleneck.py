@@ -127,6 +127,23 @@ class Lines(unittest.TestCase):
             omitted = (tail["n_lines_omitted"], tail["lines_dur_ps"], tail["lines_lost_ps"])
             self.assertEqual(omitted, {0: (2, 130, 130), 1: (1, 50, 50)}.get(top, (0, 0, 0)))
 
+    def test_time_of_unknown_cost_counts_as_lost_in_the_order_of_lines(self) -> None:
+        ops = [
+            op("copy.1", "copy", 0, 60, stack="a.py:1:1"),
+            # Math and a kernel of unknown cost; the line of the math also loses a little time.
+            op("copy.2", "copy", 60, 5, stack="b.py:2:1"),
+            leaf(65, 70, "gather.1", stack="b.py:2:1"),
+            kernel(135, 65, "flash.1", stack="c.py:3:1"),
+        ]
+        result = bottleneck(ops)
+        self.assertEqual(
+            [(row["class"], row["lost_ps"]) for row in result["lines"]],
+            [("unjudged", 5), ("kernel", None), ("data_movement", 60)],
+        )
+        table = text_of(result, "utf-8").partition("lines by lost time")[2]
+        first = table.splitlines()[2].split()
+        self.assertEqual(first[:3], ["0.005", "0.070", "0.075"])
+
 
 class WithoutSource(unittest.TestCase):
     def test_ops_without_a_line_are_named_as_in_other_modes(self) -> None:

@@ -9,6 +9,7 @@ from tests.builders.hlo_proto import Shape, op
 from tests.builders.xspace import op as event
 from tests.builders.xspace import trace
 from tests.harness import Json, answer
+from tests.modes.small_steps import PEAKS, STEP, kernel, leaf, matmul
 
 ROWS, COLUMNS = (Shape("f32", (8, 128), minor_to_major=order) for order in ((1, 0), (0, 1)))
 CHIP = ("--chip", "v7x")
@@ -68,20 +69,25 @@ class Headlines(unittest.TestCase):
         ):  # fmt: skip
             self.assertEqual(of_step(20, sent)["headline"], says)
 
-    def test_nothing_is_said_of_math_of_unknown_cost(self) -> None:
-        program = [op("x", "parameter", shape=ROWS), op("y", "negate", "x", shape=ROWS)]
-        for lasting, says in (
-            (
-                250,
-                "Math of unknown cost takes 25.0 % of the step; what it loses is not known.",
-            ),
-            (249, "Nothing large to mend."),
+    def test_math_of_unknown_cost_counts_as_lost(self) -> None:
+        at_a = "a.py:1, which may lose up to 0.1 of 1.00 ns (10.0 %), mostly in math of unknown"
+        spread = "Math of unknown cost takes 27.0 % of the step; what it loses is not known."
+        less = " The largest loss without a known cause may be at a.py:1: up to 0.09 of 1.00 ns"
+        for a, b, c, says in (
+            (100, 0, 0, f"Start at {at_a}"),
+            (90, 90, 90, spread + less),
+            (90, 79, 79, f"Nothing large to mend.{less}"),
         ):
-            rest = event("rest", "loop fusion", lasting, 1000 - lasting, flops=10**9)
-            ran = [event("y", "loop fusion", 0, lasting), rest]
-            found = bottleneck({"main": program}, ran, *FAST, *CHIP, "--peak-tflops-fp32", "1")
-            with self.subTest(lasting):
-                self.assertTrue(found["headline"].startswith(says), found["headline"])
+            unknown, end = [], 1000
+            for name, lasting in zip("abc", (a, b, c), strict=True):
+                end -= lasting
+                if lasting:
+                    unknown.append(leaf(end, lasting, name, stack=f"{name}.py:1:1"))
+            # Math at its roof and a kernel fill the step.
+            ops = [kernel(0, 100), matmul(100, end - 100, 2 * (end - 100), 0), *unknown]
+            with self.subTest(a=a, b=b):
+                headline = answer(trace(ops, STEP), "bottleneck", *PEAKS)["headline"]
+                self.assertTrue(headline.startswith(says), headline)
 
     def test_headline_and_next_steps_do_not_depend_on_top(self) -> None:
         for copied, sent in ((50, 60), (20, 200)):
@@ -111,6 +117,18 @@ class LargestLoss(unittest.TestCase):
         self.assertEqual((loss["source_user"], loss["lost_ps"]), ("a.py:1", 110))
         self.assertEqual((loss["class"], loss["hlo_op"]), ("data_movement", "copy.1"))
         self.assertEqual(result["lines"][0]["lost_ps"], 110)
+
+    def test_time_of_unknown_cost_is_left_out_if_more_is_surely_lost(self) -> None:
+        ops = [
+            event("copy.1", "copy", 0, 60, stack="a.py:1:1"),
+            leaf(60, 59, "gather.1", stack="a.py:1:1"),
+            kernel(119, 70, stack="a.py:1:1"),
+        ]
+        ops.append(matmul(189, 11, 22, 0))
+        for lasting, loss in ((59, ("data_movement", 60)), (61, ("unjudged", 121))):
+            ops[1] = leaf(60, lasting, "gather.1", stack="a.py:1:1")
+            found = answer(trace(ops, [("0", 0, 200)]), "bottleneck", *PEAKS)["largest_loss"]
+            self.assertEqual((found["class"], found["lost_ps"]), loss)
 
     def test_line_of_a_cause_that_explains_half_of_the_loss_is_left_out(self) -> None:
         self.assertIsNone(of_step(500)["largest_loss"])

@@ -93,8 +93,8 @@ def shape_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings sorted by lost time, kernels of unknown cost sorted by duration, and both by line,
-    all descending."""
+    """Findings sorted by lost time, kernels of unknown cost, and both by line, all most weight
+    first."""
 
     known: list[Finding]
     kernels: list[Finding]
@@ -102,16 +102,17 @@ class Findings(NamedTuple):
 
 
 def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group findings by source line, and by scope if they are; the line that loses the most time in
-    all findings comes first."""
+    """Group findings, which are sorted, by source line, and by scope if they are; the line with the
+    most weight comes first."""
     lines: dict[tuple[str | None, str], list[Finding]] = {}
     for finding in findings:
         place = finding.likely.place or finding.group.op.agg_key
         lines.setdefault((finding.layers, place), []).append(finding)
-    for members in lines.values():
-        # Kernels of unknown cost come last, although they may lose all of their time.
-        members.sort(key=lambda finding: -(finding.lost or 0))
-    return sorted(lines.values(), key=lambda members: (-lost_by(members), -time_of(members)))
+    return sorted(lines.values(), key=lambda members: (-weight_of(members), -time_of(members)))
+
+
+def weight_of(findings: Iterable[Finding]) -> int:
+    return sum(finding.weight for finding in findings)
 
 
 def lost_by(findings: Iterable[Finding]) -> int:
@@ -186,7 +187,7 @@ class FindingRows(NamedTuple):
         }
 
     def line(self, findings: Sequence[Finding]) -> Json:
-        """Return the row of a line; its findings are sorted by lost time."""
+        """Return the row of a line; its findings are sorted by weight."""
         worst, time = findings[0], time_of(findings)
         members = [member for finding in findings for member in finding.group.members]
         return {

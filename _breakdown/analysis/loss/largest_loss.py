@@ -11,6 +11,7 @@ from _breakdown.analysis.causes.shared.find import RankedCause
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.loss.budget import IDLE
 from _breakdown.analysis.loss.findings import Finding
+from _breakdown.analysis.roof.ledger import KERNEL, UNJUDGED
 from _breakdown.analysis.roof.limits import roofs_missed
 from _breakdown.analysis.source.likely_lines import NO_LINE
 from _breakdown.analysis.source.rows import likely_fields, scope_fields
@@ -49,7 +50,7 @@ def loss_row(
 
 
 def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
-    worst = line[0]
+    worst = worst_of(line)
     return {
         "class": worst.name,
         **likely_fields(worst.likely),
@@ -62,18 +63,33 @@ def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
     }
 
 
+def worst_of(line: Line) -> Finding:
+    """Return the finding with the most weight; one of a kernel of unknown cost only if there is no
+    other, because kernels have a table and a sentence of their own."""
+    return next((finding for finding in line if finding.name != KERNEL), line[0])
+
+
 def largest_line(
     lines: Sequence[Line], causes: Sequence[RankedCause], facts: StepFacts
 ) -> tuple[Line | None, int]:
     """Return the line without a known cause that loses the most time, and that time without what
-    known causes gain there. Time in which the device waits for a late one does not count, because
-    `slow_device` explains it."""
-    lost_by_op = {entry.ran.metadata_id: entry.lost or 0 for entry in facts.ledger}
+    known causes gain there.
+
+    Math of unknown cost counts as lost if it is the worst of its line, unless the capture has no
+    costs at all. Time in which the device waits for a late one does not count, because
+    `slow_device` explains it.
+    """
+    known = {entry.ran.metadata_id: entry.lost or 0 for entry in facts.ledger}
+    at_most = dict(known)
+    if any(entry.at_roof for entry in facts.ledger):
+        unjudged = (entry for entry in facts.ledger if entry.name == UNJUDGED)
+        at_most |= {entry.ran.metadata_id: entry.total for entry in unjudged}
     affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
     places = [place_of_cause(found.cause).source_user for found in causes]
 
     def lost_in(line: Line) -> int:
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
+        lost_by_op = at_most if worst_of(line).name == UNJUDGED else known
         lost = sum(map(lost_by_op.__getitem__, ids))
         gained = 0
         for found, ops, place in zip(causes, affected, places, strict=True):

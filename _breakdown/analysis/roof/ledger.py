@@ -64,6 +64,8 @@ class LedgerEntry(NamedTuple):
 
     @property
     def weight(self) -> int:
+        """Return the lost time, or the whole time if the loss is unknown. What loses time is
+        ordered by this."""
         return self.total if self.lost is None else self.lost
 
     @property
