@@ -122,5 +122,4 @@ class Processes(unittest.TestCase):
         expected = record(1)
         self.assertEqual(self.pids, [])
         self.assertEqual(record(2), expected)
-        # Another process reads devices for the record, and one for its causes.
-        self.assert_none_is_left(2)
+        self.assert_none_is_left(1)

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from _breakdown.analysis import processes
+from _breakdown.analysis.devices import peer_devices
 from tests.builders.make_runs import write_runs
 from tests.builders.peers import with_slow_device
 from tests.builders.records import DEVICE, Json
@@ -258,6 +259,12 @@ class SlowDevice(unittest.TestCase):
                 device = answer(trace, "record", *options)["devices"][0]
                 found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]
                 self.assertEqual(found, expected)
+
+    def test_causes_read_no_device_again(self) -> None:
+        with patch.object(peer_devices, "_read_device") as read:
+            causes = answer(with_slow_device(), "record")["devices"][0]["causes"]
+        self.assertIn("slow_device", [row["cause"] for row in causes])
+        read.assert_not_called()
 
 
 class Processes(unittest.TestCase):

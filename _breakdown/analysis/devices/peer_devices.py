@@ -81,13 +81,18 @@ def read_peers(step: Step, context: Context) -> tuple[list[PeerDevice], list[str
             return f"it is damaged at byte {damage.offset}: {damage.what}"
 
     tpus = tpus_of(picked)
-    found: dict[str, PeerDevice | str] = {own: peer_of(step)}
-    to_read = [name for name in tpus if name != own]
+    found: dict[str, PeerDevice | str] = {**peers_read(step), own: peer_of(step)}
+    to_read = [name for name in tpus if name not in found]
     results = work_on(read, to_read, "reading devices", context, trace.file_size)
     found |= zip(to_read, results, strict=True)
     left_out = ((name, why) for name, why in found.items() if isinstance(why, str))
     notes = [f"other devices: {name} is left out: {why}" for name, why in left_out]
     return [peer for name in tpus or [own] if isinstance(peer := found[name], PeerDevice)], notes
+
+
+def peers_read(step: Step) -> dict[str, PeerDevice]:
+    """Return the devices of which a record has read the step before, by name."""
+    return step.once(peers_read, dict)
 
 
 def keys_of(steps: Iterable[StepEvent | RecordedStep]) -> list[StepKey]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from _breakdown.analysis.devices.peer_devices import peers_read
 from _breakdown.analysis.devices.record_format import FORMAT
 from _breakdown.analysis.records.recording import (
     DeviceFacts,
@@ -21,7 +23,7 @@ from _breakdown.pipeline.folders import host_of
 from _breakdown.pipeline.groups import SourceKey, grouped
 from _breakdown.pipeline.load import Place, opened, opened_hosts
 from _breakdown.pipeline.no_answer import NoAnswer, no_device
-from _breakdown.pipeline.normalize import normalize
+from _breakdown.pipeline.normalize import Step, normalize
 from _breakdown.pipeline.step_pick import StepChoice, pick_step
 from _breakdown.pipeline.texts import LONGEST_TEXT, cut_texts, digest_of
 from _proto.trace import STDIN
@@ -75,31 +77,27 @@ def record_or_no_answer(
 
 
 def record_of_host(
-    trace: Trace,
-    path: str,
-    device: str | None,
-    asked: slice,
-    context: Context,
-    *,
-    has_causes: bool,
+    trace: Trace, path: str, device: str | None, asked: slice, context: Context, *, has_causes: bool
 ) -> Json:
     names = list(filter(TPU_RE.match, trace.plane_names))
     if device is not None:
         names = planes_named(device, trace.plane_names)[:1]
     if not names:
         raise no_device(trace.plane_names)
-    devices = record_devices(path, trace, names, asked, context)
-    groups: dict[SourceKey, GroupFacts] = {}
-    for of_device in devices:
-        for key, facts in of_device.groups.items():
-            groups.setdefault(key, facts).ops |= facts.ops
     # Import late, because the module requires protobuf, which may be missing.
     from _proto.hlo.programs import Programs
 
-    programs = Programs(trace, devices[0].device)
-    digests = digests_of_programs(trace, devices, programs, context)
+    programs = Programs(trace, names[0])
+    own_notes = context.with_own_notes()
+    step = default_step(path, trace, names[0], programs, own_notes) if has_causes else None
+    devices = record_devices(path, trace, names, asked, step, context)
     first = devices[0].device
-    found = found_in(path, trace, first, programs, context) if has_causes else None
+    if first != names[0]:
+        programs = Programs(trace, first)
+        step = default_step(path, trace, first, programs, own_notes) if has_causes else None
+    groups = merged_groups(devices)
+    digests = digests_of_programs(trace, devices, programs, context)
+    found = found_in(step, devices, own_notes) if step else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -145,6 +143,14 @@ def place_of(trace: Trace, path: str) -> Json:
     return {"run": os.path.basename(folder) if is_run else None, "host": host}
 
 
+def merged_groups(devices: Iterable[DeviceFacts]) -> dict[SourceKey, GroupFacts]:
+    groups: dict[SourceKey, GroupFacts] = {}
+    for of_device in devices:
+        for key, facts in of_device.groups.items():
+            groups.setdefault(key, facts).ops |= facts.ops
+    return groups
+
+
 def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     """Return the row of a group, and add its frames to the table of all frames."""
     sources, tf_ops, kernels = map(set, zip(*facts.ops, strict=True))
@@ -161,18 +167,24 @@ def group_row(facts: GroupFacts, frames: dict[str, int]) -> Json:
     }
 
 
-def found_in(
+def default_step(
     path: str, trace: Trace, name: str, programs: Programs, context: Context
-) -> FoundCauses:
-    """Return the causes in the step of a device that modes of one step pick."""
+) -> Step | None:
+    """Return the step that modes of one step pick, or None if the device has no ops."""
+    with suppress(NoAnswer):
+        device = open_device(path, trace, name, [], context, programs=programs)
+        picked = pick_step(device, StepChoice(), context)
+        return normalize(device, picked, read_events(device, picked), context)
+    return None
+
+
+def found_in(step: Step, devices: Sequence[DeviceFacts], context: Context) -> FoundCauses:
+    """Return the causes in the step, which the recorded devices are compared with."""
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _breakdown.analysis.causes.shared.facts import found_by_default
 
-    own_notes = context.with_own_notes()
-    device = open_device(path, trace, name, [], own_notes, programs=programs)
-    picked = pick_step(device, StepChoice(), own_notes)
-    step = normalize(device, picked, read_events(device, picked), own_notes)
-    return found_by_default(step, own_notes)
+    peers_read(step).update({each.device: each.peer for each in devices if each.peer})
+    return found_by_default(step, context)
 
 
 def digests_of_programs(

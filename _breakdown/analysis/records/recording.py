@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Literal
 
 from _breakdown.analysis.devices.cohort import StepSums
+from _breakdown.analysis.devices.peer_devices import PeerDevice, counterpart_of, peer_of
 from _breakdown.analysis.idle.periods import periods_by_index
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.roof.exposed import Part, part_of
@@ -28,7 +29,7 @@ from _breakdown.pipeline.groups import SourceKey, source_key, summed
 from _breakdown.pipeline.idle_causes import barriers_of
 from _breakdown.pipeline.make_ops import make_ops
 from _breakdown.pipeline.no_answer import NoAnswer
-from _breakdown.pipeline.normalize import step_of
+from _breakdown.pipeline.normalize import Step, step_of
 from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.step_event import StepEvent, main_kind
 from _breakdown.pipeline.texts import digest_of
@@ -107,6 +108,8 @@ class DeviceFacts(NamedTuple):
     # Id of the program that takes the most time in the steps read.
     program_id: int | None
     steps: list[StepToRecord]
+    # Figures of the step that is compared with another device's; None if there is none.
+    peer: PeerDevice | None
     groups: dict[SourceKey, GroupFacts]
     notes: list[str]
 
@@ -159,9 +162,11 @@ class Shared:
         return device.programs
 
 
-def record_device(device: Device, asked: slice, shared: Shared, context: Context) -> DeviceFacts:
+def record_device(
+    device: Device, asked: slice, compared: Step | None, shared: Shared, context: Context
+) -> DeviceFacts:
     """Record a device: groups from all usable steps, but figures only for the steps selected by
-    `asked`."""
+    `asked`. Compare a step of another device with its counterpart."""
     steps = device.steps or [StepEvent(0, None, 0, 0, None)]
     windows = [(step.start, step.end) for step in device.steps] or [ALWAYS]
     admitted = admit(device, windows)
@@ -178,13 +183,22 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
     periods = periods_by_index(device)
     barriers = barriers_of(device)
     used = UsedSteps(ops, leaves)
+    counterpart = peer = None
+    if compared and compared.picked and compared.device.plane.name != device.plane.name:
+        counterpart = counterpart_of(compared.picked, compared.device, device)
     recorded = []
     for event, of_step, reason in zip(steps, admitted, reasons, strict=True):
-        sums, barrier = None, 0
+        sums, whole, barrier = None, None, 0
+        picked = event if device.steps else None
+        waits = barriers if picked is None else barriers_in(barriers, picked)
+        if event is counterpart:
+            # A step that is not used can have other ops.
+            own = make_ops(device, [of_step], context.with_own_notes(), (device, ops))
+            whole = step_of(device, event, of_step, own)
+            peer = peer_of(whole)
+        elif waits and not reason:
+            whole = step_of(device, picked, of_step, ops)
         if not reason:
-            picked = event if device.steps else None
-            waits = barriers if picked is None else barriers_in(barriers, picked)
-            whole = step_of(device, picked, of_step, ops) if waits else None
             sums = sums_in(whole) if whole else sums_of(picked, of_step, used.containers)
             barrier = whole.idle_during(waits) if whole else 0
             used.add(sums)
@@ -202,6 +216,7 @@ def record_device(device: Device, asked: slice, shared: Shared, context: Context
         program=shared.digest_of(used.texts),
         program_id=used.main_program,
         steps=recorded,
+        peer=peer,
         groups={leaf.key: leaf.group for leaf in leaves.values()},
         notes=context.notes,
     )
@@ -357,10 +372,11 @@ def record_devices(
     trace: Trace,
     names: Sequence[str],
     asked: slice,
+    compared: Step | None,
     context: Context,
 ) -> list[DeviceFacts]:
     """Record the devices that have ops; if no device has ops, raise NoAnswer with the first
-    device's reason."""
+    device's reason. Compare a step of one of them with its counterparts."""
     shared = Shared()
 
     def record_one(name: str) -> DeviceFacts | NoAnswer:
@@ -368,7 +384,7 @@ def record_devices(
             of_device = context.with_own_notes()
             programs = shared.programs(trace.rank_of(name), of_device.warnings)
             device = open_device(path, trace, name, [], of_device, programs=programs)
-            return record_device(device, asked, shared, of_device)
+            return record_device(device, asked, compared, shared, of_device)
         except NoAnswer as failure:
             return failure
 
