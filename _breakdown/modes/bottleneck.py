@@ -211,14 +211,15 @@ def prepared(fields: Json) -> Json:
 
 
 def help_at(line: Json, answer: Json) -> str | None:
-    """Return what helps with the worst finding of a line, unless a cause says it or is there."""
+    """Return what helps with the worst finding of a line, unless a cause says it, or causes at the
+    line explain half of its loss."""
     causes = answer["causes"]
-    if any(row["source_user"] == line["source_user"] for row in causes):
+    lost = (line["lost_ps"] or 0) + (time_of_unknown_cost(line) or 0)
+    here = (row["gain_ps"] for row in causes if row["source_user"] == line["source_user"])
+    if 2 * sum(lost if gain is None else gain for gain in here) >= lost:
         return None
     same = ("class", "source_user", "source_inner")
-    found = (
-        row for row in answer["findings"] if all(row.get(name) == line.get(name) for name in same)
-    )
+    found = (row for row in answer["findings"] if all(row.get(n) == line.get(n) for n in same))
     helps: str | None = next((row.get("what_helps") for row in found), None)
     return None if any(row.get("what_helps") == helps for row in causes) else helps
 

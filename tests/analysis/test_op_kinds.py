@@ -81,6 +81,11 @@ class WithoutProgram(Advice):
         for width, begin in ((64, "Gather and scatter rows"), (128, None)):
             shape = f"bf16[512,{width}]{{1,0}}"
             self.check(begin, math("gather.1", "gather", "gather", shape))
+        # It takes long because of the rows, not because it computes.
+        shape = "bf16[512,128]{1,0}"
+        facts: dict[str, Any] = {"shape": shape, "flops": 0, "bytes_accessed": 1}
+        ran = event("gather.1", "gather", 0, 900, tf_op="jit(f)/gather:", **facts)
+        self.check(None, ran)
 
     def test_slices_that_a_scan_takes_have_no_advice(self) -> None:
         of_scan = "jit(f)/while/body/jit(dynamic_index_in_dim)"
@@ -166,6 +171,30 @@ class WithProgram(Advice):
         for opcode, begin in (("parameter", ARGUMENT), ("negate", LAYOUT)):
             before = op("x", opcode, *([] if opcode == "parameter" else ["y"]))
             main = [op("y", "parameter", number=1), before, op("copy.1", "copy", "x")]
+            self.check(begin, ran, {"main": main})
+
+    def test_sort_of_the_order_of_another_sort_is_told_to_scatter(self) -> None:
+        pair = tuple_of(array("s32", 512), array("s32", 512))
+        for index, begin in ((1, "Scatter instead of sorting"), (0, "Sort fewer elements")):
+            main = [
+                op("x", "parameter", shape=array("s32", 512)),
+                op("iota.1", "iota", shape=array("s32", 512)),
+                op("sort.1", "sort", "x", "iota.1", shape=pair),
+                take("keys", "sort.1", index, array("s32", 512)),
+                op("sort.2", "sort", "keys", "iota.1", shape=pair),
+            ]
+            ran = math("sort.2", "sort", "sort", "(s32[512]{0}, s32[512]{0})")
+            self.check(begin, ran, {"main": main})
+
+    def test_gather_from_places_that_are_known_is_told_to_slice(self) -> None:
+        for opcode, begin in (("iota", "Cut the array by slices"), ("parameter", "Gather and")):
+            main = [
+                op("x", "parameter", shape=LARGE, number=1),
+                op("at", opcode, shape=array("s32", 512)),
+                op("scaled", "multiply", "at", "at", shape=array("s32", 512)),
+                op("gather.1", "gather", "x", "scaled", shape=array("f32", 512, 2)),
+            ]
+            ran = math("gather.1", "gather", "gather", "f32[512,2]{1,0}")
             self.check(begin, ran, {"main": main})
 
     def test_broadcast_for_a_kernel_has_no_advice(self) -> None:

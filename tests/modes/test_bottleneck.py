@@ -110,6 +110,16 @@ class NextSteps(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
+    def test_line_has_advice_unless_causes_explain_half_of_its_loss(self) -> None:
+        fields = demo("bottleneck")
+        line = fields["lines"][0]
+        lost = line["lost_ps"] + sum(line["classes"][name] for name in ("kernel", "unjudged"))
+        cause = {**fields["causes"][0], "source_user": line["source_user"]}
+        for gain, is_shown in (((lost - 1) // 2, True), ((lost + 1) // 2, False)):
+            changed = {**fields, "causes": [{**cause, "gain_ps": gain}], "lines": [line]}
+            shown = text_of(changed, "utf-8").partition("lines by lost time")[2]
+            self.assertEqual("What to do" in shown, is_shown)
+
     def test_line_sums_all_its_findings_whatever_top_is(self) -> None:
         """Test that many small findings of a line outweigh one larger finding of another line."""
         ops = [
@@ -130,7 +140,8 @@ class Lines(unittest.TestCase):
     def test_time_of_unknown_cost_counts_as_lost_in_the_order_of_lines(self) -> None:
         ops = [
             op("copy.1", "copy", 0, 60, stack="a.py:1:1"),
-            # Math and a kernel of unknown cost; the line of the math also loses a little time.
+            # Math and a kernel of unknown cost; the line of the math also loses a little time, and
+            # kernels have a table of their own.
             op("copy.2", "copy", 60, 5, stack="b.py:2:1"),
             leaf(65, 70, "gather.1", stack="b.py:2:1"),
             kernel(135, 65, "flash.1", stack="c.py:3:1"),
@@ -138,7 +149,7 @@ class Lines(unittest.TestCase):
         result = bottleneck(ops)
         self.assertEqual(
             [(row["class"], row["lost_ps"]) for row in result["lines"]],
-            [("unjudged", 5), ("kernel", None), ("data_movement", 60)],
+            [("unjudged", 5), ("data_movement", 60), ("kernel", None)],
         )
         table = text_of(result, "utf-8").partition("lines by lost time")[2]
         first = table.splitlines()[2].split()

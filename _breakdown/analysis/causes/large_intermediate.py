@@ -13,6 +13,7 @@ from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import LITTLE, multiplies, sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_longest
 from _breakdown.analysis.sizes.edges import OTHER
+from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import size
 
@@ -23,6 +24,11 @@ _ON_THE_CHIP = 2**-20
 FOR_REDUCED = (
     "Reduce before writing: compute only the elements that are used, for example logsumexp minus"
     " the selected logit instead of log_softmax. Chunks free more memory, but are usually slower."
+)
+# Rows that are only added up are no logits.
+FOR_ROWS = (
+    "Reduce where the array is made, for example in the same einsum or kernel, instead of writing"
+    " it first."
 )
 FOR_SCORES = (
     "Use a fused attention kernel (flash or splash attention), or compute attention in blocks."
@@ -83,7 +89,7 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             f"<line> writes {shape} ({size(biggest.shape.n_bytes or 0)}) to memory, and everything"
             " made of it has at most an eighth of its size. Without the array, the step would save"
             " <gain>.",
-            FOR_REDUCED,
+            FOR_ROWS if _only_across_rows(readers) else FOR_REDUCED,
             SEEN,
             list(dict.fromkeys([*writers, *readers, *(each.ran for each in more)])),
             [
@@ -94,6 +100,17 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
             place=place_of_longest(writers),
             evidence={"shape": shape},
         )
+
+
+def _only_across_rows(readers: list[Executions]) -> bool:
+    """Return whether ops reduce arrays, but never along the last dimension."""
+    heres = (ran.op.instruction for ran in readers)
+    reduces = [part for here in heres if here for part in here.parts_with({"reduce"})]
+    return bool(reduces) and not any(
+        len(array.dims) - 1 in part.message.dimensions
+        for part in reduces
+        for array in part.operand_arrays[0] or ()
+    )
 
 
 def _scores(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:

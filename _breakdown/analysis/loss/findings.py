@@ -93,8 +93,7 @@ def shape_of(op: Op) -> str | None:
 
 
 class Findings(NamedTuple):
-    """Findings sorted by lost time, kernels of unknown cost, and both by line, all most weight
-    first."""
+    """Findings and kernels of unknown cost, most weight first, and both by line."""
 
     known: list[Finding]
     kernels: list[Finding]
@@ -102,17 +101,19 @@ class Findings(NamedTuple):
 
 
 def lines_of(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group findings, which are sorted, by source line, and by scope if they are; the line with the
-    most weight comes first."""
+    """Group findings by source line, and by scope if they are. The line with the most weight comes
+    first, without its kernels of unknown cost, which have a table of their own."""
     lines: dict[tuple[str | None, str], list[Finding]] = {}
     for finding in findings:
         place = finding.likely.place or finding.group.op.agg_key
         lines.setdefault((finding.layers, place), []).append(finding)
+    for members in lines.values():
+        members.sort(key=lambda finding: finding.name == KERNEL)
     return sorted(lines.values(), key=lambda members: (-weight_of(members), -time_of(members)))
 
 
 def weight_of(findings: Iterable[Finding]) -> int:
-    return sum(finding.weight for finding in findings)
+    return sum(finding.weight for finding in findings if finding.name != KERNEL)
 
 
 def lost_by(findings: Iterable[Finding]) -> int:
@@ -187,7 +188,7 @@ class FindingRows(NamedTuple):
         }
 
     def line(self, findings: Sequence[Finding]) -> Json:
-        """Return the row of a line; its findings are sorted by weight."""
+        """Return the row of a line, named after its first finding."""
         worst, time = findings[0], time_of(findings)
         members = [member for finding in findings for member in finding.group.members]
         return {

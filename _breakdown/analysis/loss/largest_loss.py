@@ -11,7 +11,7 @@ from _breakdown.analysis.causes.shared.find import RankedCause
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.loss.budget import IDLE
 from _breakdown.analysis.loss.findings import Finding
-from _breakdown.analysis.roof.ledger import KERNEL, UNJUDGED
+from _breakdown.analysis.roof.ledger import UNJUDGED
 from _breakdown.analysis.roof.limits import roofs_missed
 from _breakdown.analysis.source.likely_lines import NO_LINE
 from _breakdown.analysis.source.rows import likely_fields, scope_fields
@@ -50,7 +50,7 @@ def loss_row(
 
 
 def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
-    worst = worst_of(line)
+    worst = line[0]
     return {
         "class": worst.name,
         **likely_fields(worst.likely),
@@ -61,12 +61,6 @@ def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
         "lost_pct": percent(lost, facts.step.duration),
         **roofs_missed(worst.entries),
     }
-
-
-def worst_of(line: Line) -> Finding:
-    """Return the finding with the most weight; one of a kernel of unknown cost only if there is no
-    other, because kernels have a table and a sentence of their own."""
-    return next((finding for finding in line if finding.name != KERNEL), line[0])
 
 
 def largest_line(
@@ -89,7 +83,7 @@ def largest_line(
 
     def lost_in(line: Line) -> int:
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
-        lost_by_op = at_most if worst_of(line).name == UNJUDGED else known
+        lost_by_op = at_most if line[0].name == UNJUDGED else known
         lost = sum(map(lost_by_op.__getitem__, ids))
         gained = 0
         for found, ops, place in zip(causes, affected, places, strict=True):

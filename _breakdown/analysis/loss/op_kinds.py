@@ -11,7 +11,16 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from _breakdown.analysis.arrays.graph import WHILE, Value, is_layout, operand, origins
+from _breakdown.analysis.arrays.graph import (
+    WHILE,
+    Value,
+    is_layout,
+    is_same,
+    operand,
+    origins,
+    producers,
+    walk,
+)
 from _breakdown.analysis.roof.exposed import only_starts
 from _breakdown.analysis.roof.ledger import (
     COLLECTIVE,
@@ -41,8 +50,10 @@ PARTS: Final = "slice, concatenate"
 PAD: Final = "pad"
 BROADCAST: Final = "broadcast"
 SORT: Final = "sort"
+INVERSE: Final = "sort of the order that another sort returned"
 TOP_K: Final = "`top_k`"
 GATHER: Final = "gather, scatter"
+KNOWN_PLACES: Final = "gather from places that do not depend on data"
 LAYOUT: Final = "copy, transpose, reshape"
 ARGUMENT: Final = "copy of an argument"
 SAVED: Final = "slice of an array that a loop saves for the backward pass"
@@ -106,10 +117,13 @@ def kind_of(entry: LedgerEntry) -> str | None:
     opcodes = _opcodes(op)
     if "sort" in opcodes and "top_k" not in _primitive(op):
         # The compiler sorts the indices of scatters by itself.
-        return SORT if "sort" in _primitive(op) else None
-    found = _kind_of_order(op, opcodes)
-    if found:
-        return found
+        if "sort" not in _primitive(op):
+            return None
+        return INVERSE if op.instruction and _inverts(op.instruction) else SORT
+    if "top_k" in _primitive(op) or "topk" in op.name.lower():
+        return TOP_K
+    if _is_gather(op):
+        return _kind_of_gather(op)
     is_move = opcodes <= _MOVES and not opcodes <= _NO_WORK
     if entry.name == DATA_MOVEMENT or is_move or _CUTS.fullmatch(_primitive(op)):
         return _kind_of_movement(op, opcodes)
@@ -178,19 +192,41 @@ def _sides(output: ArrayText) -> tuple[int, int]:
     return longest, output.n_elements // (longest or 1)
 
 
-def _kind_of_order(op: Op, opcodes: frozenset[str]) -> str | None:
-    """Return the kind of an op that gathers, scatters or selects elements."""
-    primitive = _primitive(op)
-    if "top_k" in primitive or "topk" in op.name.lower():
-        return TOP_K
+def _inverts(sort: Instruction) -> bool:
+    """Return True if a sort's keys are the indices that another sort returned with its own keys."""
+    keys = operand(sort, 0)
+    for value in origins(Value(keys), is_same) if keys else ():
+        of = operand(value.instruction, 1) if value.path == (1,) else None
+        if of and value.instruction.opcode == "sort" and of.opcode == "iota":
+            return True
+    return False
+
+
+def _is_gather(op: Op) -> bool:
     if op.category == "select-and-scatter":
-        return None
+        return False
     words = f"{op.category} {op.hlo.opcode} {op.name}"
-    is_gather = op.category == "custom fusion" and _GATHERS.search(primitive)
-    if not is_gather and not _GATHERS.search(words):
-        return None
+    is_fused = op.category == "custom fusion" and _GATHERS.search(_primitive(op))
+    return bool(is_fused or _GATHERS.search(words))
+
+
+def _kind_of_gather(op: Op) -> str | None:
     rows = [int(n) for array in op.outputs for n in re.findall(r"\d+", array.dims)[-1:]]
-    return GATHER if max(rows, default=1) < _WIDE_ROW else None
+    if max(rows, default=1) >= _WIDE_ROW:
+        return None
+    gathers = op.instruction.parts_with({"gather"}) if op.instruction else []
+    places = [places for here in gathers if (places := operand(here, 1))]
+    return GATHER if not places or any(map(_depends_on_data, places)) else KNOWN_PLACES
+
+
+def _depends_on_data(here: Instruction) -> bool:
+    """Return True if an array is computed from a parameter of the program or the state of a
+    loop."""
+    return any(
+        value.instruction.opcode == "parameter"
+        and ((caller := value.instruction.computation.caller) is None or caller.opcode == WHILE)
+        for value, _ in ((Value(here), True), *walk([Value(here)], producers, lambda _: True))
+    )
 
 
 def _kind_of_movement(op: Op, opcodes: frozenset[str]) -> str | None:

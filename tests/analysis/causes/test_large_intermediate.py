@@ -33,14 +33,18 @@ N_BIG, N_SMALL = 4 * 500 * 125, 4 * 500
 class Reduced(unittest.TestCase):
     @staticmethod
     def found(
-        reader: str = "reduce", output: Any = SMALL, *more: Op, buffers: bytes | None = None
+        reader: str = "reduce",
+        output: Any = SMALL,
+        *more: Op,
+        buffers: bytes | None = None,
+        extra: bytes = b"",
     ) -> list[Json]:
         """Return the causes in a program that writes a 250 kB array and reads it with one op."""
         main = [
             op("x", "parameter", shape=BIG),
             op("other", "parameter", shape=array("f32"), number=1),
             op("exp.1", "exponential", "x", shape=BIG, line="loss.py:5"),
-            op("out.1", reader, "exp.1", "other", shape=output, line="loss.py:6"),
+            op("out.1", reader, "exp.1", "other", shape=output, line="loss.py:6", extra=extra),
             *more,
         ]
         category = {"dot": "convolution fusion", "gather": "gather"}.get(reader, "loop fusion")
@@ -71,6 +75,14 @@ class Reduced(unittest.TestCase):
             with self.subTest(later=later):
                 self.assertEqual(row.get("frees_bytes"), freed)
                 self.assertEqual(" at the peak of HBM, and about" in row["says"], freed is not None)
+
+    def test_only_a_reduction_along_the_last_dimension_is_compared_with_logits(self) -> None:
+        for dim, output, begins in (
+            (1, SMALL, "Reduce before writing"),
+            (0, array("f32", 125), "Reduce where the array is made"),
+        ):
+            (row,) = self.found("reduce", output, extra=packed(14, [dim]))
+            self.assertTrue(row["what_helps"].startswith(begins), row["what_helps"])
 
     def test_large_array_that_is_only_reduced_is_reported(self) -> None:
         (row,) = self.found()
