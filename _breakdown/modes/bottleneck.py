@@ -16,6 +16,7 @@ from _breakdown.analysis.causes import DEVICES, PAUSES, REGIONS, RULE_NAMED
 from _breakdown.analysis.causes.shared.facts import facts_of, has_reason_to_compare, read_peers
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
 from _breakdown.analysis.causes.shared.main_cause import (
+    is_large_loss,
     is_nothing_large,
     is_pause,
     main_cause,
@@ -406,16 +407,15 @@ def sentences(answer: Json) -> Iterator[str]:
         )
         yield from (says for _, says in sorted(parts, key=lambda part: -part[0]))
         yield from shares(answer)
-    elif cause:
-        yield cause_sentence(cause, answer, is_first=True)
-        if lost > cause["gain_ps"]:
-            yield loss_sentence(loss, answer)
-            yield from roof_sentences(loss)
-    elif loss:
+    elif not cause and is_large_loss(loss):
         yield start_at_loss(loss, answer)
         yield from roof_sentences(loss)
     else:
-        yield "It is not sure that any cause gains much."
+        unsure = "It is not sure that any cause gains much."
+        yield cause_sentence(cause, answer, is_first=True) if cause else unsure
+        if loss and (not cause or lost > cause["gain_ps"]):
+            yield loss_sentence(loss, answer)
+            yield from roof_sentences(loss)
 
 
 def cause_sentence(cause: Json, answer: Json, *, is_first: bool = False) -> str:

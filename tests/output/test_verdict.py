@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unittest
 
+from _breakdown.modes.bottleneck import sentences
 from tests.analysis.small_programs import FAST, bottleneck
+from tests.answers import demo
 from tests.builders.hlo_proto import Shape, op
 from tests.builders.xspace import op as event
 from tests.builders.xspace import trace
@@ -68,6 +70,15 @@ class Headlines(unittest.TestCase):
                  " 0.099 of 1.00 ns (9.9 %), mostly in communication."),
         ):  # fmt: skip
             self.assertEqual(of_step(20, sent)["headline"], says)
+
+    def test_no_line_is_to_start_at_if_it_loses_little_and_a_cause_may_gain_much(self) -> None:
+        fields = demo("bottleneck")
+        cause = {**fields["causes"][0], "gain_pct_of_step": 9.0, "gain_range_ps": [0, 2 * 10**9]}
+        for lost_pct, begins in ((9.9, "It is not sure that any cause gains much. The largest"),
+                                 (10.0, "Start at")):  # fmt: skip
+            loss = {**fields["largest_loss"], "lost_pct": lost_pct}
+            says = " ".join(sentences({**fields, "causes": [cause], "largest_loss": loss}))
+            self.assertTrue(says.startswith(begins), says)
 
     def test_math_of_unknown_cost_counts_as_lost(self) -> None:
         at_a = "a.py:1, which may lose up to 0.1 of 1.00 ns (10.0 %), mostly in math of unknown"

@@ -67,6 +67,7 @@ class OtherThread(unittest.TestCase):
             " launching thread main waits in queue.py:154 get.",
             found["says"],
         )
+        self.assertTrue(found["what_helps"].startswith("Start this work earlier"))
 
     def test_work_of_one_function_is_one_row_named_after_most_of_its_time(self) -> None:
         for n_reads, cause in (1, "pause_between_steps"), (N - 1, "host_sync"):

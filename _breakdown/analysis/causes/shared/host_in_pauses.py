@@ -205,7 +205,7 @@ def host_of(parts: Sequence[PausePart], duration: int, loop: int, has_cycles: bo
     sent_to, n_arguments = sent_in(nodes, parts) if kind in (OTHER, SENDING) else ("", 0)
     if n_arguments >= _MANY_ARGUMENTS:
         kind = SENDING
-    inner = [node for node in below if nodes and 10 * node.time >= nodes[-1].time]
+    inner = [node for node in below if nodes and 4 * node.time >= nodes[-1].time]
     calls = [call_of(node.lane, node.place, node.time, loop) for node in nodes]
     # A function that launches one program of a cycle is no loop around the cycles.
     if calls and calls[-1].frame and has_cycles and nodes[-1].lane.n_launches(nodes[-1].place) == 1:

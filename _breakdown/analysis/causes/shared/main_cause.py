@@ -31,8 +31,11 @@ def least_gain_pct(cause: Json) -> float:
 
 def is_nothing_large(causes: Sequence[Json], largest_loss: Json | None) -> bool:
     gains = (row["gain_pct_of_step"] or 0 for row in causes)
-    lost = largest_loss["lost_pct"] if largest_loss else 0
-    return max(gains, default=0) < LARGE_GAIN_PCT and lost < LARGE_LOSS_PCT
+    return max(gains, default=0) < LARGE_GAIN_PCT and not is_large_loss(largest_loss)
+
+
+def is_large_loss(largest_loss: Json | None) -> bool:
+    return largest_loss is not None and largest_loss["lost_pct"] >= LARGE_LOSS_PCT
 
 
 def is_pause(cause: Json) -> bool:
