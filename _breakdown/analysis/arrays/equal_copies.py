@@ -79,15 +79,20 @@ class EqualCopies:
         """Return the first device with an equal value for each device, if that is known."""
         return _at(self._of.get(here, {}), ())
 
-    def are_equal(self, starts: Iterable[Instruction]) -> bool:
-        """Return whether all devices have the same values, which can be inside fusions."""
+    def are_equal(self, starts: Iterable[Instruction], exchange: Instruction) -> bool:
+        """Return whether the devices of each group of a collective have the same values, which can
+        be inside fusions."""
+        collective = collective_of(exchange)
+        groups = (collective.who.groups if collective and collective.who else None) or ()
         to_do = [Value(start) for start in starts]
         for value in to_do:
             known = self._of.get(value.instruction)
             if known is None:
                 to_do += [each for each in producers(value) if each not in to_do]
-            elif len(set(_at(known, value.path) or ())) > 1:
-                return False
+            elif equal := _at(known, value.path):
+                for group in groups or [range(len(equal))]:
+                    if len({equal[i] for i in group if i < len(equal)}) > 1:
+                        return False
         return True
 
     def _parameters(self, program: Program, n_devices: int) -> dict[int, Parts]:

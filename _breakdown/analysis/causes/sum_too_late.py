@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from _breakdown.analysis.arrays.dims import TAKING
 from _breakdown.analysis.arrays.engine import Change, Resize
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
@@ -19,7 +20,8 @@ from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
 from _breakdown.analysis.sizes.sums import adds
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import counted
+from _breakdown.units import counted, size
+from _proto.hlo.program import Instruction
 
 FOR_COLLECTIVES = (
     "Sum first, and let the collective move the sums: take the psum or the sharding constraint of"
@@ -41,11 +43,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
     keyed = (((row.kind, of.place_at(row.moved.seed).source_user), row) for row in found)
     for (kind, _), rows in grouped(keyed).items():
         ops, longest = [row.ran for row in rows], longest_of(rows)
-        is_sent, is_sum = kind == EXCHANGE, adds(longest.moved.seed)
+        is_sent, is_sum = kind == EXCHANGE, _is_sum(longest.moved.seed)
         before = counts_of(ops) if is_sent else counted(len(ops), "matmul")
+        n = longest.value.array.n_bytes if longest.value.array else None
+        over = f"over {round(1 / longest.moved.left)} elements"
+        if longest.law is sizes.local:
+            over = f"to {size(round((n or 0) * longest.moved.left))}"
         says = (
-            f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} over"
-            f" {round(1 / longest.moved.left)} elements, after {before} at"
+            f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} {over}, after {before} at"
             f" {line_says(place_of_longest(ops))} {'moved' if is_sent else 'computed'} all of them."
             f" {'Summing' if is_sum else 'Reducing'} first"
             f"{', and moving the results,' if is_sent else ''} would save <gain>."
@@ -69,3 +74,7 @@ def _smaller(of: StepProgram, ops: Sequence[Executions]) -> Iterator[Change]:
     for array, use in (each for ran in ops for each in of.arrays.uses_of.get(ran, ())):
         if use.is_write and (moved := sizes_of(of).sum.left(array.value)):
             yield Resize(array.value, moved.left)
+
+
+def _is_sum(seed: Instruction) -> bool:
+    return seed.opcode not in TAKING and adds(seed)

@@ -11,8 +11,9 @@ from _breakdown.analysis.sizes.edges import EXCHANGE
 from _breakdown.units import time
 
 REMEDY = (
-    "Cast to the narrow dtype before the collective: before a gather, so that the gradients are"
-    " added up in this dtype, too, or before a reduction of your own."
+    "Let the collective move the narrow dtype: cast to it before a gather, so that gradients are"
+    " added up in this dtype, too, or before a reduction of your own. Cast to a wider dtype, and"
+    " apply scales, after the collective."
 )
 
 

@@ -6,7 +6,6 @@ and what is left of an array that several ops read or make:
     law      op that moves                      moves past
     part     slice, lookup            earlier   nearly all that keeps a dimension
     sum      sum over a dimension     earlier   linear ops, collectives
-    local    any reduction, top-k     earlier   ops on elements, gathers of the parts of devices
     narrow   cast to a narrower float earlier   ops and collectives that only move elements
     little   any reduction or lookup  earlier   ops on elements, so that the array stays on the chip
     zero     pad, scatter, one-hot    later     ops that keep zeros

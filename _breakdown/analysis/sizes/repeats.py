@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from _breakdown.analysis.arrays.dims import Link, array_of
 from _breakdown.analysis.arrays.graph import (
@@ -12,8 +12,10 @@ from _breakdown.analysis.arrays.graph import (
     STRUCTURE,
     WHILE,
     Value,
+    is_elementwise,
     operand,
     producers,
+    reach,
 )
 from _breakdown.analysis.sizes.edges import (
     BROADCAST,
@@ -45,6 +47,10 @@ _JOINING = frozenset(("concatenate", "pad"))
 # What they compute has elements of the first operand only.
 _OF_FIRST = frozenset(("reduce", "pad", "slice", "dynamic-slice"))
 _FOLLOWED = ELEMENTWISE | DOTS | LAYOUT | (STRUCTURE - {WHILE}) | _JOINING | _OF_FIRST
+
+
+def _is_broadcast(value: Value) -> bool:
+    return value.instruction.opcode == "broadcast" or is_elementwise(value)
 
 
 class Repeat(Law):
@@ -90,8 +96,8 @@ class Repeat(Law):
         if edge.kind == TAKE and edge.place == 0 and repeats_rows(edge.by):
             whole = {dim for link in edge.links() for dim in link.outside}
             dims = tuple(dim for dim in range(len(made.dims)) if dim not in whole)
-            rows = last_of(Value(edge.by.operands[1]))
-            return {dims: frozenset([((_LOOKUP, rows), given.n_elements / made.n_elements)])}
+            rows = Value(edge.by.operands[1])
+            return {dims: frozenset([((_LOOKUP, last_of(rows)), _different(edge.by))])}
         if edge.kind == PUT and (n := _copies_in(edge.made)) > 1:
             left = frozenset([((_COPIES, n), 1 / n)])
             return {link.outside: left for link in edge.links() if link.filled < 1}
@@ -131,29 +137,31 @@ class Repeat(Law):
         """Return how an array repeats: as all operands do that have the dimensions."""
         known: list[tuple[Edge, Parts]] = []
         for edge, parts in sides:
+            if is_one_number(edge.given):
+                continue
             # Most ops have an operand that does not repeat.
-            if not parts and edge.kind in (ELEMENT, LINEAR) and not is_one_number(edge.given):
+            if not parts and edge.kind in (ELEMENT, LINEAR):
                 return {}
-            if parts or not is_one_number(edge.given):
-                known.append((edge, parts))
+            known.append((edge, parts))
         found: dict[Dims, Left] = {}
-        for dims in {dims: None for _, parts in known for dims in parts}:
-            sides = [(edge, parts) for edge, parts in known if dims in parts or _has(edge, dims)]
-            # Elements that are all equal, such as a bias, repeat in each way.
-            mixed = [parts for _, parts in sides if not _are_equal(parts, dims)]
-            lefts = {parts.get(dims) for parts in mixed or (sides[0][1],)}
-            if all(edge.kind == PUT for edge, _ in sides):
-                lefts = {parts.get(dims) for _, parts in sides}
-                if len(lefts) > 1:
-                    shares = (_share(edge, parts.get(dims)) for edge, parts in sides)
-                    lefts = {frozenset().union(*shares)}
-            if len(lefts) == 1 and (left := lefts.pop()):
+        for dims, left in [item for _, parts in known for item in parts.items()]:
+            if all(_repeats_so(*side, dims, left) for side in known):
                 found[dims] = left
+            elif known[0][0].kind == PUT:
+                shares = (_share(edge, parts.get(dims)) for edge, parts in known)
+                found[dims] = frozenset().union(*shares)
         return found
 
 
-def _are_equal(parts: Parts, dims: Dims) -> bool:
-    return all({label for label, _ in parts.get((dim,), ())} == {_EQUAL} for dim in dims)
+def _repeats_so(edge: Edge, parts: Parts, dims: Dims, left: Left) -> bool:
+    """Return whether an operand repeats as another one does. It does so in each way if it lacks the
+    dimensions, or if its elements are all equal, and so does a mask of the rows that are looked
+    up."""
+    equal = ({label for label, _ in parts.get((dim,), ())} == {_EQUAL} for dim in dims)
+    if parts.get(dims) == left or not _has(edge, dims) or all(equal):
+        return True
+    rows = (label[1] for label, _ in left if label[0] == _LOOKUP)
+    return dims not in parts and any(_sources(edge.given) == _sources(each) for each in rows)
 
 
 def _share(edge: Edge, left: Left | None) -> Left:
@@ -170,11 +178,38 @@ def _copies_in(value: Value) -> int:
 
 
 def repeats_rows(here: Instruction) -> bool:
-    """Return whether a lookup returns more rows than there are."""
-    if here.opcode != "gather":
-        return False
+    """Return whether a lookup returns rows several times."""
+    return here.opcode == "gather" and _different(here) < 1
+
+
+def _different(gather: Instruction) -> float:
+    """Return the part of a lookup's rows that can differ: there are not more in the table, or the
+    numbers of the rows are repeated."""
+    given, made = array_of(operand(gather, 0)), array_of(gather)
+    left = given.n_elements / max(1, made.n_elements) if given and made else 1.0
+    if (numbers := operand(gather, 1)) is None:
+        return left
+    indices = Value(numbers)
+    sources = _sources(indices, is_elementwise)
+    one = sources.pop() if len(sources) == 1 else indices
+    if one.instruction.opcode == "broadcast" and one.array and indices.array:
+        repeated = array_of(operand(one.instruction, 0))
+        left = min(left, (repeated.n_elements if repeated else 1) / indices.array.n_elements)
+    return left
+
+
+def _sources(value: Value, passes: Callable[[Value], bool] = _is_broadcast) -> set[Value]:
+    """Return the arrays from which an array is computed element by element."""
+    read = reach([value], producers, lambda each: passes(each) or _is_identity(each.instruction))
+    ends = read.stopped | {each for each in read.passed if not producers(each)}
+    return {each for each in ends if not is_one_number(each)}
+
+
+def _is_identity(here: Instruction) -> bool:
+    """Return whether an op only checks numbers of rows, or takes all of them."""
     given, made = array_of(operand(here, 0)), array_of(here)
-    return given is not None and made is not None and given.n_elements < made.n_elements
+    is_alike = given is not None and made is not None and given.n_elements == made.n_elements
+    return here.opcode in ("custom-call", "slice") and len(here.operands) == 1 and is_alike
 
 
 def is_looked_up(left: Left) -> bool:

@@ -44,6 +44,10 @@ class Sum(Law):
         if by.opcode == "reduce-window" and place == 0 and adds(by) and edge.made.array:
             sizes = enumerate(zip(edge.made.array.dims, given.dims, strict=False))
             return {(dim,): frozenset([((label,), m / n)]) for dim, (m, n) in sizes if m < n}
+        if by.opcode == "scatter" and place == 2 and adds(by) and edge.made.array:
+            n, m = edge.made.array.n_elements, given.n_elements
+            rows = {*range(len(given.dims))} - {dim for link in edge.links() for dim in link.inside}
+            return {tuple(rows): frozenset([((label,), n / m)])} if n < m else {}
         return summed_by(edge) if edge.kind == MATMUL else {}
 
     def is_crossed(self, edge: Edge) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
@@ -18,9 +18,8 @@ from _breakdown.analysis.causes.shared.step_program import (
 )
 from _breakdown.analysis.sizes.casts import Narrow, Wide
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
-from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction
-from _breakdown.analysis.sizes.little import Little
-from _breakdown.analysis.sizes.local import Local
+from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
+from _breakdown.analysis.sizes.little import Little, Local
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import (
     Repeat,
@@ -60,8 +59,8 @@ LITTLE: Final = 1 / 8
 # Which of a matmul's result, left and right operand lack a dimension.
 Side: TypeAlias = "tuple[bool, ...]"
 _BOTH: Side = (False, False, False)
-# The part of an op's time that is left, and the array of which it is left.
-_Found: TypeAlias = "tuple[float, Value]"
+# The part of an op's time that is left, and the array of which a part is left.
+_Found: TypeAlias = "tuple[float, Value, Moved]"
 
 
 class Resized(NamedTuple):
@@ -132,10 +131,10 @@ class Sizes:
         self.zero, self.repeat, self.wide, self.local = Zero(), Repeat(), Wide(), Local()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
-        self._pools = any(map(adds, of.with_opcodes("reduce-window")))
+        self._sums_apart = any(map(adds, of.with_opcodes("reduce-window", "scatter")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
-            EXCHANGE: (self.sum, self.local, self.narrow, self.wide, self.repeat, *seeded),
+            EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded, self.local),
             MATMUL: (self.repeat, self.sum, *seeded),
             OTHER: (self.repeat, *seeded),
         }
@@ -202,47 +201,42 @@ class Sizes:
             found = self._of_elements(law, op)
         if found is None or found[0] > _NEARLY_ALL:
             return None
-        moved = self._moved(law, kind, found[1])
-        if moved is None:
-            return None
-        return Resized(law, kind, ran, found[0], found[1], moved)
+        return Resized(law, kind, ran, *found)
 
     def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
-        is_wide = any(array.bits == 32 for array in op.chain[-1].arrays or ())
-        if (
-            (law is self.zero and not adds(op))
-            or (law in (self.narrow, self.wide) and not is_wide)
-            or (law is self.local and collective_name_of(ran.op) != "all-gather")
+        if (law is self.zero and not adds(op)) or (
+            law is self.local and collective_name_of(ran.op) != "all-gather"
         ):
             return None
         arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
         largest = max(arrays.values(), default=0)
         now = then = 0.0
-        found: Value | None = None
+        found: tuple[Value, Moved] | None = None
         for path, n_bytes in arrays.items():
             # The compiler joins small arrays, such as the loss, with large ones.
             if _SMALL * n_bytes < largest:
                 continue
             value = Value(op.chain[-1], path)
-            # Each device can take another part of what a collective makes. Other ops move past it.
-            if law is not self.part:
+            # What is taken or made of the result. Other ops move past the collective.
+            if law not in (self.part, self.local):
                 value = next((edge.given for edge in edges_before(value)), value)
-            if (left := self._left_among(law, ran, value)) >= 1:
+            moved = self._moved(law, op, value)
+            if moved is None or (left := self._left_among(law, ran, moved)) >= 1:
                 return None
-            found = found or value
+            found = found or (value, moved)
             now += n_bytes
             then += n_bytes * left
-        return (then / now, found) if found and now else None
+        return (then / now, *found) if found and now else None
 
-    def _left_among(self, law: Law, ran: Executions, value: Value) -> float:
+    def _left_among(self, law: Law, ran: Executions, moved: Moved) -> float:
         """Return the part of an array that a collective has to move."""
-        moved = self._moved(law, EXCHANGE, value)
-        if moved is None:
-            return 1.0
         # Each device looks up other rows.
         if law is self.repeat and not is_broadcast(moved):
             return 1.0
         left = moved.left
+        if law is self.local:
+            # Each device has a result.
+            left = min(1.0, left * max(1, devices_of(ran).size))
         parts = moved.parts.values() if law is self.part else ()
         takes = set[str]().union(*map(takes_of, parts))
         if law is self.zero or LOOKUP in takes:
@@ -254,26 +248,27 @@ class Sizes:
             left = max(left, 0.5)
         return left
 
-    def _moved(self, law: Law, kind: str, value: Value) -> Moved | None:
-        """Return what is left of an array. Sums of devices need the same weights on all of them."""
+    def _moved(self, law: Law, exchange: Instruction, value: Value) -> Moved | None:
+        """Return what is left of the array of a collective. If devices are to reduce their parts,
+        the other numbers that they compute with have to be equal on all of them."""
         moved = law.left(value)
-        if moved is None or kind != EXCHANGE or law not in (self.sum, self.local):
+        if moved is None or law not in (self.sum, self.local):
             return moved
-        parts = {d: left for d, left in moved.parts.items() if self._has_equal_weights(left)}
-        seeds = (label[0][0] for left in parts.values() for label, _ in left)
-        return Moved(parts, next(seeds)) if parts else None
-
-    def _has_equal_weights(self, left: Left) -> bool:
-        """Return whether all devices multiply the terms of a sum with the same numbers."""
-        passed = {step for label, _ in left for step in label[1:]}
-        weights = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
-        return not weights or self._of.equal_copies.are_equal(weights)
+        parts = {}
+        for dims, left in moved.parts.items():
+            passed = {step for label, _ in left for step in label[1:]}
+            others = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
+            if law is self.local:
+                others = [label[0] for label, _ in left]
+            if self._of.equal_copies.are_equal(others, exchange.chain[-1]):
+                parts[dims] = left
+        return moved._replace(parts=parts) if parts else None
 
     def _of_matmul(
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
         # The compiler lets the op of a matmul sum its results, if nothing else needs them.
-        if law is self.sum and not self._pools and not _makes_less(op, dots):
+        if law is self.sum and not self._sums_apart and not _makes_less(op, dots):
             return None
         found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
         if not found:
@@ -281,33 +276,37 @@ class Sizes:
         n_flops = {dot: flops_of_dot(dot) or 1 for dot in dots}
         needed = sum(found[dot][0] * n if dot in found else n for dot, n in n_flops.items())
         most = needed / sum(n_flops.values())
-        _, value = max(found.values(), key=lambda each: each[0])
+        _, value, moved = max(found.values(), key=lambda each: each[0])
         # The op reads and writes what is left of its arrays. A lookup writes all that it makes.
-        moved = law.left(value)
-        is_whole = law is self.repeat and moved is not None and looks_up(moved)
+        is_whole = law is self.repeat and looks_up(moved)
         n_bytes = sum(
             use.n_bytes * (1 if is_whole and use.is_write else _fraction(law, array.value))
             for array, use in self._of.arrays.uses_of.get(ran, ())
         )
         time = n_bytes / float(self._of.roofs.hbm or math.inf)
-        return max(most, time / max(1, ran.total)), value
+        return max(most, time / max(1, ran.total)), value, moved
 
     def _of_lookup(self, ran: Executions, op: Instruction) -> _Found | None:
         """Return what is left of an op that multiplies rows with what is looked up for each of
         them, and adds up, if it multiplied all rows with the table and looked up the sums."""
         for total in op.parts_with({"reduce"}):
             terms = last_of(Value(total.operands[0]), is_cast)
-            is_product = terms.instruction.opcode == "multiply" and adds(total)
+            factors = set(terms.instruction.operands)
+            is_product = terms.instruction.opcode == "multiply" and len(factors) > 1 and adds(total)
             n_terms = terms.array.n_elements if terms.array else 0
-            for one in terms.instruction.operands if is_product else ():
+            for one in factors if is_product else ():
                 value = last_of(Value(one), is_cast)
                 moved, sizes = self.repeat.left(value), value.array.dims if value.array else ()
                 for dims, left in moved.parts.items() if moved else ():
-                    if is_looked_up(left) and {*dims}.isdisjoint(total.message.dimensions):
+                    if (
+                        moved
+                        and is_looked_up(left)
+                        and {*dims}.isdisjoint(total.message.dimensions)
+                    ):
                         n_rows = fraction(left) * math.prod(sizes[dim] for dim in dims)
                         flops = round(2 * n_rows * n_terms)
                         time = float(self._of.roofs.t_compute(flops, _DTYPE) or math.inf)
-                        return max(fraction(left), time * ran.n / max(1, ran.total)), value
+                        return max(fraction(left), time * ran.n / max(1, ran.total)), value, moved
         return None
 
     def _of_dot(self, law: Law, dot: Instruction) -> _Found | None:
@@ -321,9 +320,11 @@ class Sizes:
             if moved is None or value.array is None:
                 continue
             side_of = {dims[i]: tuple(dim is None for dim in dims) for dims in dims_of_dot(dot)}
-            # Single elements of a result are no smaller matmul.
             sides = {dims: {side_of.get(dim) for dim in dims} for dims in moved.parts}
             keys = {dims: left for dims, left in moved.parts.items() if len(sides[dims]) == 1}
+            if law is self.part:
+                # Single elements of a result are no smaller matmul, but sums on the vector unit.
+                keys = {d: _slower(left, sides[d]) for d, left in moved.parts.items()}
             if law is self.repeat and i:
                 # The other operand can differ along dimensions that both have.
                 keys = {dims: left for dims, left in keys.items() if sides[dims] != {_BOTH}}
@@ -334,6 +335,7 @@ class Sizes:
                     if self._can_be_first(value, part, side_of, *sides[dims])
                 }
             left = moved._replace(parts=keys).left
+            moved = moved._replace(parts={dims: moved.parts[dims] for dims in keys})
             if law is self.repeat:
                 rows = {dim for dims in keys for dim in dims}
                 alike = {side_of.get(dim) for dim in rows}
@@ -342,7 +344,7 @@ class Sizes:
                 )
                 left = max(n * left, _FEWEST_ROWS) / max(n, _FEWEST_ROWS)
             if left < (found[0] if found else 1):
-                found = left, value
+                found = left, value, moved
         return found
 
     def _can_be_first(
@@ -377,15 +379,17 @@ class Sizes:
         summed = [Value(one.operands[0]) for one in op.parts_with({"reduce"}) if one.operands]
         # The op makes arrays of which a part is left, or sums arrays which are mostly zero.
         made = made if law is self.part or all(map(law.left, made)) else summed
-        if not made or not all(map(law.left, made)):
-            return None
-        most = max(made, key=lambda value: _fraction(law, value))
-        return _fraction(law, most), most
+        found = [(moved.left, value, moved) for value in made if (moved := law.left(value))]
+        return max(found, key=lambda each: each[0]) if found and len(found) == len(made) else None
 
 
 def _fraction(law: Law, value: Value) -> float:
     moved = law.left(value)
     return moved.left if moved else 1.0
+
+
+def _slower(left: Left, sides: Collection[object]) -> Left:
+    return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
 
 
 def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
