@@ -19,7 +19,8 @@ REMEDY = (
 
 def find(of: StepProgram) -> Iterator[Cause]:
     sizes = sizes_of(of)
-    if rows := sizes.ops_of(EXCHANGE, sizes.narrow, sizes.wide):
+    found = sizes.ops_of(EXCHANGE, sizes.narrow, sizes.origin, sizes.addend)
+    if rows := [row for row in found if not row.is_repeated]:
         says = (
             f"{time(total_of([row.ran for row in rows]))} of collectives, most of it at <line>, go"
             " to numbers in a wider dtype than the ops beside them use. Casting first would save"

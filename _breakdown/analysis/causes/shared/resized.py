@@ -16,14 +16,14 @@ from _breakdown.analysis.causes.shared.step_program import (
     collective_name_of,
     devices_of,
 )
-from _breakdown.analysis.sizes.casts import Narrow, Wide
+from _breakdown.analysis.sizes.casts import Narrow
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
 from _breakdown.analysis.sizes.little import Little, Local
+from _breakdown.analysis.sizes.origins import Addend, Origin
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import (
     Repeat,
-    is_broadcast,
     is_looked_up,
     is_one_number,
     looks_up,
@@ -50,6 +50,8 @@ _FEWEST_ROWS = 128
 # A part of the result of these instructions can take as long as the whole: its elements need those
 # at other places, as in a cumsum, and a kernel can need a padded dimension.
 _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
+# Collectives that add up the arrays of devices.
+_ADDING = ("all-reduce", "reduce-scatter")
 # The dtype in which the matrix unit multiplies if nothing else is asked for.
 _DTYPE = "bf16"
 # Little is made of an array if it is at most this part: a row of a vocabulary becomes one number,
@@ -92,6 +94,15 @@ class Resized(NamedTuple):
         return set[str]().union(*map(takes_of, self.moved.parts.values()))
 
     @property
+    def is_repeated(self) -> bool:
+        """Return whether an array has more elements than those from which it is made."""
+        sources = [label[0] for left in self.moved.parts.values() for label, _ in left]
+        n = self.value.array.n_elements if self.value.array else 0
+        return isinstance(self.law, Origin) and all(
+            source.array and source.array.n_elements < n for source in sources
+        )
+
+    @property
     def is_own_part(self) -> bool:
         """Return whether each device keeps its own part of what a collective makes whole."""
         is_whole = collective_name_of(self.ran.op) in ("all-gather", "all-reduce")
@@ -128,13 +139,14 @@ class Sizes:
     def __init__(self, of: StepProgram) -> None:
         self._of = of
         self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
-        self.zero, self.repeat, self.wide, self.local = Zero(), Repeat(), Wide(), Local()
+        self.zero, self.repeat, self.local = Zero(), Repeat(), Local()
+        self.origin, self.addend = Origin(), Addend()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
         self._sums_apart = any(map(adds, of.with_opcodes("reduce-window", "scatter")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
-            EXCHANGE: (self.sum, self.narrow, self.wide, self.repeat, *seeded, self.local),
+            EXCHANGE: (self.sum, self.narrow, self.origin, self.addend, *seeded, self.local),
             MATMUL: (self.repeat, self.sum, *seeded),
             OTHER: (self.repeat, *seeded),
         }
@@ -204,8 +216,11 @@ class Sizes:
         return Resized(law, kind, ran, *found)
 
     def _of_collective(self, law: Law, ran: Executions, op: Instruction) -> _Found | None:
-        if (law is self.zero and not adds(op)) or (
-            law is self.local and collective_name_of(ran.op) != "all-gather"
+        name = collective_name_of(ran.op)
+        if (
+            (law is self.zero and not adds(op))
+            or (law is self.local and name != "all-gather")
+            or law is (self.origin if name in _ADDING else self.addend)
         ):
             return None
         arrays = {path: array.n_bytes or 0 for path, array in op.chain[-1].leaves or () if array}
@@ -230,9 +245,6 @@ class Sizes:
 
     def _left_among(self, law: Law, ran: Executions, moved: Moved) -> float:
         """Return the part of an array that a collective has to move."""
-        # Each device looks up other rows.
-        if law is self.repeat and not is_broadcast(moved):
-            return 1.0
         left = moved.left
         if law is self.local:
             # Each device has a result.
