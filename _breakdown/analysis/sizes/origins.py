@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.of_step import is_float
 from _breakdown.analysis.sizes.edges import (
@@ -15,11 +13,17 @@ from _breakdown.analysis.sizes.edges import (
     PASS,
     PUT,
     TAKE,
-    Dims,
     Edge,
+    edges_before,
+    last_of,
 )
-from _breakdown.analysis.sizes.law import Law, Left, Parts
+from _breakdown.analysis.sizes.law import MOST, Law, Moved
 from _breakdown.analysis.sizes.repeats import is_one_number
+from _breakdown.analysis.sizes.zeros import is_cast
+from _proto.hlo.program import Instruction
+
+# Arrays of which an op makes more than this many times as much are little, wherever they come from.
+_LITTLE = 16
 
 
 class Origin(Law):
@@ -29,24 +33,32 @@ class Origin(Law):
     shrinks = False
     crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, BROADCAST, PUT, TAKE))
 
-    def own(self, edge: Edge) -> Parts:
-        given = edge.given
-        if not self.is_crossed(edge) or self.left(given) or is_one_number(given):
-            return {}
-        is_sent = given.instruction.opcode not in ("constant", "iota")
-        return {ALL: _taken(edge, given, _n_bytes(given))} if is_sent else {}
-
     def is_crossed(self, edge: Edge) -> bool:
-        return super().is_crossed(edge) and edge.by.opcode != "gather"
+        # A sum of two arrays, as after each block of a model, has at least their size.
+        is_sum = edge.by.opcode == "add" and not any(map(_is_repeated, edge.by.operands))
+        return super().is_crossed(edge) and edge.by.opcode != "gather" and not is_sum
 
-    def across(self, edge: Edge, dims: Dims, left: Left) -> tuple[Dims, Left] | None:
-        return dims, frozenset().union(*(_taken(edge, *label) for label, _ in left))
-
-    def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:
-        found = {label for _, parts in sides for left in parts.values() for label, _ in left}
+    def _judged(self, value: Value) -> Moved | None:
+        """Return the arrays from which an array is computed, if they have fewer bytes."""
         n = _n_bytes(value)
-        left = frozenset((label, label[1] / n) for label in found) if n else None
-        return {ALL: left} if left else {}
+        found: dict[Value, float] = {}
+        edges = edges_before(value)
+        for edge in edges:
+            given = edge.given
+            if not self.is_crossed(edge):
+                return None
+            if is_one_number(given) or given.instruction.opcode in ("constant", "iota"):
+                continue
+            size = _n_bytes(given)
+            moved = self.left(given) if size * _LITTLE > n else None
+            # A slice takes a part of what its operand is made of.
+            taken = n / size if edge.kind == TAKE and n < size else 1.0
+            parts = moved.parts[ALL] if moved else [((given,), 1.0)]
+            found.update((label[0], part * size * taken) for label, part in parts)
+            if sum(found.values()) > MOST * n:
+                return None
+        parts = frozenset(((source,), size / n) for source, size in found.items())
+        return Moved({ALL: parts}, edges[0].by) if parts else None
 
 
 class Addend(Origin):
@@ -62,11 +74,8 @@ class Addend(Origin):
         return super().is_crossed(edge) and opcode not in ("dynamic-update-slice", "scatter")
 
 
-def _taken(edge: Edge, source: Value, n_bytes: float) -> Left:
-    """Return how many bytes of a source are needed for what an op makes of an operand."""
-    made, given = _n_bytes(edge.made), _n_bytes(edge.given)
-    is_part = edge.kind == TAKE and made < given
-    return frozenset([((source, n_bytes * made / given if is_part else n_bytes), 1.0)])
+def _is_repeated(here: Instruction) -> bool:
+    return last_of(Value(here), is_cast).instruction.opcode == "broadcast"
 
 
 def _n_bytes(value: Value) -> int:

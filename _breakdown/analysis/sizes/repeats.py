@@ -161,7 +161,7 @@ def _repeats_so(edge: Edge, parts: Parts, dims: Dims, left: Left) -> bool:
     if parts.get(dims) == left or not _has(edge, dims) or all(equal):
         return True
     rows = (label[1] for label, _ in left if label[0] == _LOOKUP)
-    return dims not in parts and any(_sources(edge.given) == _sources(each) for each in rows)
+    return any(_sources(edge.given) == _sources(each) for each in rows)
 
 
 def _share(edge: Edge, left: Left | None) -> Left:

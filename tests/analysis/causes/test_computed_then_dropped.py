@@ -80,6 +80,19 @@ class Dropped(unittest.TestCase):
         taken = f"loss.py:12 takes {76 * 4096} of the {512 * 4096} elements of bf16[512,4096]."
         self.assertIn(taken, row["says"])
 
+    def test_single_elements_of_a_matmul_are_sums_on_the_vector_unit(self) -> None:
+        def of_elements(n: int) -> list[Json]:
+            numbers = packed(2, [0, 1]) + packed(3, [0, 1]) + int_field(4, 1)
+            extra = bytes_field(33, numbers) + packed(34, [1, 1])
+            both = op("both", "parameter", shape=array("s32", n, 2), number=3)
+            picked = op("picked", "gather", "logits", "both", shape=array("bf16", n), extra=extra)
+            return found(both, picked)
+
+        (row,) = of_elements(512)
+        # One of 4096 elements takes as long as 128 of them.
+        self.assertEqual(row["gain_ps"], 400 - 400 * 128 // 4096)
+        self.assertEqual(of_elements(512 * 4096 // 128), [])
+
     def test_function_of_a_whole_table_is_found_where_rows_are_looked_up(self) -> None:
         scaled = op("scaled", "negate", "table", shape=LOGITS, line="towers.py:17")
         table = op("table", "parameter", shape=LOGITS, number=3)

@@ -72,6 +72,25 @@ class OversizedTransfer(unittest.TestCase):
         self.assertEqual((row["gain_ps"], row["confidence"]), (175, "seen"))
         self.assertEqual(rows((0, 1, 2)), [])
 
+    def test_mask_that_is_compared_on_each_device_need_not_be_moved(self) -> None:
+        def rows(*ends: str) -> list[Json]:
+            mask = array("pred", 512, 1024)
+            program = [
+                op("ends", "parameter", shape=array("s32", 512)),
+                op("all", "parameter", shape=array("s32", 512, 1024), number=1),
+                op("places", "iota", shape=array("s32", 512, 1024), extra=packed(14, [1])),
+                op("many", "broadcast", "ends", shape=array("s32", 512, 1024),
+                   extra=packed(14, [0])),
+                op("mask", "compare", "places", *ends, shape=mask),
+                op("moved", "all-to-all", "mask", shape=mask, extra=GROUPS),
+            ]  # fmt: skip
+            found = causes({"main": program}, [event("moved", "all-to-all", 0, 1024)])
+            return [row for row in found if row["cause"] == "oversized_transfer"]
+
+        (row,) = rows("many")
+        self.assertEqual((row["cause"], row["gain_ps"]), ("oversized_transfer", 1024 - 4))
+        self.assertEqual(rows("all"), [])
+
     def test_rows_that_each_device_looks_up_are_moved(self) -> None:
         program = [
             op("x", "parameter", shape=array("f32", 8, 512)),

@@ -198,6 +198,30 @@ class RepeatedRows(unittest.TestCase):
         )
         self.assertEqual(row["gain_ps"], round(1000 - left))
 
+    def test_rows_of_a_large_table_whose_numbers_are_repeated_are_found(self) -> None:
+        def rows(numbers: str) -> list[Json]:
+            ids, many = array("s32", 1024), array("f32", 1024, 64)
+            mask = array("pred", 1024, 64)
+            return found(
+                op("large", "parameter", shape=array("f32", 4096, 64), number=5),
+                op("few", "parameter", shape=array("s32", 8), number=6),
+                op("many", "broadcast", "few", shape=array("s32", 128, 8), extra=packed(14, [1])),
+                op("flat", "reshape", "many", shape=ids),
+                op("checked", "custom-call", "flat", shape=ids),
+                op("zero", "constant", shape=array("f32")),
+                op("zeros", "broadcast", "zero", shape=many),
+                op("valid", "not", numbers, shape=array("pred", 1024)),
+                op("mask", "broadcast", "valid", shape=mask, extra=packed(14, [0])),
+                rows_of("large", "checked", many, "looked"),
+                op("rows", "select", "mask", "looked", "zeros", shape=many),
+                dot("rows", array("f32", 1024, 32), OF_MATRIX),
+            )
+
+        (row,) = rows("flat")
+        self.assertIn("at most 0.8 % of them differ", row["says"])
+        # Other rows are replaced by zeros.
+        self.assertEqual(rows("indices"), [])
+
     def test_lookups_that_cannot_be_moved_are_not_found(self) -> None:
         end = dot("rows", array("f32", 1024, 32), OF_MATRIX)
         # A table that is larger than what is looked up in it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import FAST, Json, causes, combining, take
+from tests.analysis.small_programs import FAST, OF_ROWS, Json, causes, combining, take
 from tests.builders.hlo_proto import Op, array, listed_groups, op, packed, tuple_of
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
@@ -107,6 +107,28 @@ class Matmuls(unittest.TestCase):
         # A quarter of the products, of which the pool reads a quarter and writes as many.
         self.assertEqual(row["gain_ps"], 1500 + 1200 * 3 // 5)
         self.assertEqual(pooled("maximum"), [])
+
+    def test_rows_can_be_added_up_by_a_scatter_before_the_matmul(self) -> None:
+        def added(n_sums: int, opcode: str = "add") -> list[Json]:
+            many, sums = array("f32", 1024, 64), array("f32", n_sums, 64)
+            main = [
+                op("x", "parameter", shape=array("f32", 1024, 16)),
+                op("w", "parameter", shape=array("f32", 16, 64), number=1),
+                op("to", "parameter", shape=array("s32", 1024), number=2),
+                op("sums", "parameter", shape=sums, number=3),
+                op("dot", "dot", "x", "w", shape=many, line="edges.py:8",
+                   extra=bytes_field(30, packed(1, [1]) + packed(2, [0]))),
+                op("out", "scatter", "sums", "to", "dot", shape=sums, line="edges.py:9",
+                   calls=["combining"], extra=OF_ROWS),
+            ]  # fmt: skip
+            program = {"combining": combining(opcode), "main": main}
+            ran = [event("dot", "convolution fusion", 0, 2000)]
+            return causes(program, ran, *FAST, duration=4000)
+
+        (row,) = added(64)
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("edges.py:9", 2000 * 15 // 16))
+        self.assertEqual(added(1024), [])
+        self.assertEqual(added(64, "maximum"), [])
 
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes
-from tests.builders.hlo_proto import Op, array, listed_groups, op
+from tests.builders.hlo_proto import Op, array, listed_groups, op, packed
 from tests.builders.xspace import op as event
 
 FOUR = listed_groups((0, 1, 2, 3))
@@ -53,6 +53,27 @@ class WideTransfer(unittest.TestCase):
         ]
         rows = causes({"main": halves}, [event("again", "all-reduce", 0, 200)])
         self.assertEqual([row["gain_ps"] for row in rows], [100])
+
+    def test_numbers_that_are_scaled_after_a_cast_can_be_gathered_first(self) -> None:
+        def rows(scale: str, collective: str) -> list[Json]:
+            small, whole = array("s8", 256, 512), array("bf16", 256, 512)
+            program = [
+                op("small", "parameter", shape=small),
+                op("scales", "parameter", shape=array("bf16", 256), number=1),
+                op("other", "parameter", shape=whole, number=2),
+                op("wide", "convert", "small", shape=whole),
+                op("many", "broadcast", "scales", shape=whole, extra=packed(14, [0])),
+                op("product", "multiply", "wide", scale, shape=whole),
+                op("moved", collective, "product", shape=whole, extra=FOUR),
+            ]
+            found = causes({"main": program}, [event("moved", collective, 0, 512)])
+            return [row for row in found if row["cause"] == "wide_transfer"]
+
+        (row,) = rows("many", "all-to-all")
+        self.assertEqual((row["cause"], row["gain_ps"]), ("wide_transfer", 255))
+        self.assertEqual(rows("other", "all-to-all"), [])
+        # Devices add up numbers with different scales.
+        self.assertEqual(rows("many", "all-reduce"), [])
 
     def test_sum_of_one_array_that_was_always_wide_is_not_found(self) -> None:
         joined = op("both", "concatenate", "wide", "whole", shape=WIDE)

@@ -50,6 +50,8 @@ _FEWEST_ROWS = 128
 # A part of the result of these instructions can take as long as the whole: its elements need those
 # at other places, as in a cumsum, and a kernel can need a padded dimension.
 _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
+# Ops that can add up elements, and run by themselves.
+_ADDING_APART = frozenset(("reduce-window", "scatter"))
 # Collectives that add up the arrays of devices.
 _ADDING = ("all-reduce", "reduce-scatter")
 # The dtype in which the matrix unit multiplies if nothing else is asked for.
@@ -143,7 +145,6 @@ class Sizes:
         self.origin, self.addend = Origin(), Addend()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
-        self._sums_apart = any(map(adds, of.with_opcodes("reduce-window", "scatter")))
         # The laws by the kind of ops that take less time.
         self._laws: dict[str, Sequence[Law]] = {
             EXCHANGE: (self.sum, self.narrow, self.origin, self.addend, *seeded, self.local),
@@ -219,6 +220,7 @@ class Sizes:
         name = collective_name_of(ran.op)
         if (
             (law is self.zero and not adds(op))
+            or (law is self.narrow and all(one.bits != 32 for one in op.chain[-1].arrays or ()))
             or (law is self.local and name != "all-gather")
             or law is (self.origin if name in _ADDING else self.addend)
         ):
@@ -235,7 +237,9 @@ class Sizes:
             # What is taken or made of the result. Other ops move past the collective.
             if law not in (self.part, self.local):
                 value = next((edge.given for edge in edges_before(value)), value)
-            moved = self._moved(law, op, value)
+            moved = law.left(value)
+            if moved and law in (self.sum, self.local) and self._left_among(law, ran, moved) < 1:
+                moved = self._of_sum(law, op, moved)
             if moved is None or (left := self._left_among(law, ran, moved)) >= 1:
                 return None
             found = found or (value, moved)
@@ -260,27 +264,26 @@ class Sizes:
             left = max(left, 0.5)
         return left
 
-    def _moved(self, law: Law, exchange: Instruction, value: Value) -> Moved | None:
-        """Return what is left of the array of a collective. If devices are to reduce their parts,
-        the other numbers that they compute with have to be equal on all of them."""
-        moved = law.left(value)
-        if moved is None or law not in (self.sum, self.local):
-            return moved
+    def _of_sum(self, law: Law, exchange: Instruction, moved: Moved) -> Moved | None:
+        """Return the dimensions along which devices can reduce their parts, because the other
+        numbers that they compute with are equal on all of them."""
         parts = {}
         for dims, left in moved.parts.items():
             passed = {step for label, _ in left for step in label[1:]}
             others = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
             if law is self.local:
                 others = [label[0] for label, _ in left]
-            if self._of.equal_copies.are_equal(others, exchange.chain[-1]):
+            if not others or self._of.equal_copies.are_equal(others, exchange.chain[-1]):
                 parts[dims] = left
         return moved._replace(parts=parts) if parts else None
 
     def _of_matmul(
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
-        # The compiler lets the op of a matmul sum its results, if nothing else needs them.
-        if law is self.sum and not self._sums_apart and not _makes_less(op, dots):
+        # The compiler lets the op of a matmul sum its results, if nothing else needs them, but not
+        # pool or scatter them.
+        is_apart = any(not _ADDING_APART.isdisjoint(user.opcodes) for user in op.users)
+        if law is self.sum and not is_apart and not _makes_less(op, dots):
             return None
         found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
         if not found:
