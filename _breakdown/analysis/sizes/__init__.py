@@ -7,8 +7,8 @@ and what is left of an array that several ops read or make:
     part     slice, lookup            earlier   nearly all that keeps a dimension
     sum      sum over a dimension     earlier   linear ops, collectives
     narrow   cast to a narrower float earlier   ops and collectives that only move elements
-    little   any reduction or lookup  earlier   ops on elements, so that the array stays on the chip
+    little   any reduction or lookup  earlier   ops on elements, also after a gather of devices
     zero     pad, scatter, one-hot    later     ops that keep zeros
     repeat   broadcast, lookup        later     ops on elements, matmuls, collectives
-    wide     cast to a wider float    later     ops and collectives that only move elements
+    derived  ops on elements          later     collectives only
 """

@@ -36,8 +36,8 @@ class Little(Law):
 
 
 class Local(Little):
-    """What makes little of an array, also a matmul that makes at most half as many elements. Each
-    device can do so with its part of an array, and send what it made."""
+    """Reductions after a gather, also matmuls that make at most half as many elements. Each device
+    can reduce its part of the array, and send the result."""
 
     def own(self, edge: Edge) -> Parts:
         given, product = edge.given.array, array_of(edge.by)

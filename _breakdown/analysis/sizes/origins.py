@@ -26,7 +26,7 @@ from _proto.hlo.program import Instruction
 _LITTLE = 16
 
 
-class Origin(Law):
+class Derived(Law):
     """Ops on elements make arrays larger: casts to wider numbers, broadcasts, pads. Each device can
     as well receive the smaller arrays, and compute with them."""
 
@@ -61,7 +61,7 @@ class Origin(Law):
         return Moved({ALL: parts}, edges[0].by) if parts else None
 
 
-class Addend(Origin):
+class Addend(Derived):
     """Casts of floats and broadcasts, which can as well run after a sum over devices."""
 
     crosses = frozenset((PASS, MOVE, BROADCAST, PUT, TAKE))

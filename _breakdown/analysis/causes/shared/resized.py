@@ -20,7 +20,7 @@ from _breakdown.analysis.sizes.casts import Narrow
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
 from _breakdown.analysis.sizes.little import Little, Local
-from _breakdown.analysis.sizes.origins import Addend, Origin
+from _breakdown.analysis.sizes.origins import Addend, Derived
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import (
     Repeat,
@@ -100,7 +100,7 @@ class Resized(NamedTuple):
         """Return whether an array has more elements than those from which it is made."""
         sources = [label[0] for left in self.moved.parts.values() for label, _ in left]
         n = self.value.array.n_elements if self.value.array else 0
-        return isinstance(self.law, Origin) and all(
+        return isinstance(self.law, Derived) and all(
             source.array and source.array.n_elements < n for source in sources
         )
 
@@ -142,7 +142,7 @@ class Sizes:
         self._of = of
         self.part, self.sum, self.narrow, self.little = Part(), Sum(), Narrow(), Little()
         self.zero, self.repeat, self.local = Zero(), Repeat(), Local()
-        self.origin, self.addend = Origin(), Addend()
+        self.origin, self.addend = Derived(), Addend()
         seeded = [law for law, seeds in grouped(self._seeds()).items() if law.walk(seeds)]
         self._looks_up = any(map(repeats_rows, of.with_opcodes("gather")))
         # The laws by the kind of ops that take less time.
