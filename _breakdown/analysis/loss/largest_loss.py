@@ -10,7 +10,7 @@ from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import RankedCause
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.loss.budget import IDLE
-from _breakdown.analysis.loss.findings import Finding
+from _breakdown.analysis.loss.findings import Finding, weight_of
 from _breakdown.analysis.roof.ledger import UNJUDGED
 from _breakdown.analysis.roof.limits import roofs_missed
 from _breakdown.analysis.source.likely_lines import NO_LINE
@@ -94,5 +94,11 @@ def largest_line(
             gained += min(shared, found.gain.estimate)
         return max(0, lost - gained)
 
-    found = max(((lost_in(line), line) for line in lines), key=lambda pair: pair[0], default=None)
-    return (found[1], found[0]) if found and found[0] else (None, 0)
+    found, most = None, 0
+    for line in lines:
+        # Lines are sorted by weight, and lose at most that.
+        if weight_of(line) <= most:
+            break
+        if (lost := lost_in(line)) > most:
+            found, most = line, lost
+    return found, most

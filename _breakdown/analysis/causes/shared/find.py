@@ -186,11 +186,12 @@ def joined_by_line(causes: Iterable[Cause]) -> Iterator[Cause]:
     apart = count()
 
     def key_of(cause: Cause) -> Any:
-        place = place_of_cause(cause)
-        line = place.source_user or place.source_inner
+        line = cause.place and (cause.place.source_user or cause.place.source_inner)
         return (line, cause.what_helps) if line and not cause.measured else next(apart)
 
-    for alike in grouped((key_of(cause), cause) for cause in causes).values():
+    # Many ops can be in the way to a place, so find it only once.
+    placed = (cause._replace(place=place_of_cause(cause)) for cause in causes)
+    for alike in grouped((key_of(cause), cause) for cause in placed).values():
         most_time = max(alike, key=lambda cause: Group(list(cause.executions)).total)
         yield most_time if len(alike) == 1 else joined(most_time, alike)
 
@@ -203,7 +204,6 @@ def joined(main: Cause, alike: Sequence[Cause]) -> Cause:
         executions=list(dict.fromkeys(ran for cause in alike for ran in cause.executions)),
         changes=[change for cause in alike for change in cause.changes],
         can_lose=all(cause.can_lose for cause in alike),
-        place=place_of_cause(main),
         gain_bytes=sum(cause.gain_bytes or 0 for cause in alike) or None,
     )
 
