@@ -31,7 +31,7 @@ from _breakdown.analysis.loss.findings import (
     findings_of,
     tail_of_findings,
 )
-from _breakdown.analysis.loss.largest_loss import loss_row
+from _breakdown.analysis.loss.largest_loss import Losses, loss_row
 from _breakdown.analysis.roof.costs import costs_by_kernel, declared_notes
 from _breakdown.analysis.roof.hideable import Hideable
 from _breakdown.analysis.roof.ledger import is_declared, ledger_of
@@ -124,12 +124,12 @@ def bottleneck(
     mfu = mfu_of(useful or model_flops, step, one_step, roofs)
     context.warn(*notes_of_mfu(mfu))
     shown = [ran for finding in (*findings[:top], *kernels[:top]) for ran in finding.group.members]
-    rows = FindingRows(step, hideable := Hideable(facts.ledger), loops_of(step, shown), read)
-    causes = causes_of(facts)
+    losses = Losses(causes := causes_of(facts), facts.ledger)
+    rows = FindingRows(step, Hideable(facts.ledger), loops_of(step, shown), read, losses.explain)
     answer = {
         **period_fields(periods),
         "causes": [row_of(found, facts) for found in causes],
-        "largest_loss": loss_row(lines, causes, facts, budget.idle),
+        "largest_loss": loss_row(lines, losses, facts, budget.idle),
         "bottleneck": budget.largest_loss(periods),
         "speed_of_light": budget.speed_of_light(),
         "mfu_at_least": budget.mfu_at_least(periods),
@@ -139,7 +139,7 @@ def bottleneck(
         "over_roof": budget.over_roof_row(),
         "capture": capture_row(step),
         "steps": steps_row(step),
-        "budget": budget.rows(hideable),
+        "budget": budget.rows(rows.hideable),
         **recompute_fields(step),
         "findings": [rows.finding(of_line) for of_line in findings[:top]],
         "kernels_of_unknown_cost": [rows.kernel(of_line) for of_line in kernels[:top]],
@@ -212,17 +212,11 @@ def prepared(fields: Json) -> Json:
 
 
 def help_at(line: Json, answer: Json) -> str | None:
-    """Return what helps with the worst finding of a line, unless a cause says it, or causes at the
-    line explain half of its loss."""
-    causes = answer["causes"]
-    lost = (line["lost_ps"] or 0) + (time_of_unknown_cost(line) or 0)
-    here = (row["gain_ps"] for row in causes if row["source_user"] == line["source_user"])
-    if 2 * sum(lost if gain is None else gain for gain in here) >= lost:
-        return None
+    """Return what helps with the worst finding of a line, unless a cause says it."""
     same = ("class", "source_user", "source_inner")
     found = (row for row in answer["findings"] if all(row.get(n) == line.get(n) for n in same))
     helps: str | None = next((row.get("what_helps") for row in found), None)
-    return None if any(row.get("what_helps") == helps for row in causes) else helps
+    return None if any(row.get("what_helps") == helps for row in answer["causes"]) else helps
 
 
 def with_bars(rows: list[Json]) -> list[Json]:

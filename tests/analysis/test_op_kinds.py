@@ -18,7 +18,7 @@ BF16, F32 = "bf16[512,512]{1,0:T(8,128)(2,1)}", "f32[512,512]{1,0:T(8,128)}"
 # The beginnings of the advice.
 CAST, PARTS, PAD = "Keep one dtype", "Don't split", "Let the op that reads"
 SMALL_ARRAY = "Pass the small"
-LAYOUT, ARGUMENT, SAVE = "Use the same order", "Store this argument", "Save only arrays"
+LAYOUT, SAVE = "Use the same order", "Save only arrays"
 NARROW, REDUCE = "Keep these f32 arrays", "Reduce the array"
 MEMORY = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1")
 
@@ -164,13 +164,6 @@ class WithProgram(Advice):
             ]
             shape, flops = "bf16[2,64,128]{2,1,0}", 2 * 128 * 128 * 512
             ran = matmul(0, 9, flops, 1 << 30, shape=shape, name="dot.1")
-            self.check(begin, ran, {"main": main})
-
-    def test_copy_of_an_argument_is_told_to_store_it_in_the_other_layout(self) -> None:
-        ran = moved("copy", "", operands="f32[8,128]{0,1:T(8,128)} %x")
-        for opcode, begin in (("parameter", ARGUMENT), ("negate", LAYOUT)):
-            before = op("x", opcode, *([] if opcode == "parameter" else ["y"]))
-            main = [op("y", "parameter", number=1), before, op("copy.1", "copy", "x")]
             self.check(begin, ran, {"main": main})
 
     def test_sort_of_the_order_of_another_sort_is_told_to_scatter(self) -> None:

@@ -110,16 +110,6 @@ class NextSteps(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
-    def test_line_has_advice_unless_causes_explain_half_of_its_loss(self) -> None:
-        fields = demo("bottleneck")
-        line = fields["lines"][0]
-        lost = line["lost_ps"] + sum(line["classes"][name] for name in ("kernel", "unjudged"))
-        cause = {**fields["causes"][0], "source_user": line["source_user"]}
-        for gain, is_shown in (((lost - 1) // 2, True), ((lost + 1) // 2, False)):
-            changed = {**fields, "causes": [{**cause, "gain_ps": gain}], "lines": [line]}
-            shown = text_of(changed, "utf-8").partition("lines by lost time")[2]
-            self.assertEqual("What to do" in shown, is_shown)
-
     def test_line_sums_all_its_findings_whatever_top_is(self) -> None:
         """Test that many small findings of a line outweigh one larger finding of another line."""
         ops = [

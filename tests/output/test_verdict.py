@@ -117,6 +117,16 @@ class LargestLoss(unittest.TestCase):
         ends = "is at model.py:3: 0.06 of 1.00 ns (6.0 %), mostly in communication."
         self.assertTrue(of_step(50, 60, line="model.py:3")["headline"].endswith(ends))
 
+    def test_finding_has_advice_unless_a_cause_explains_half_of_its_loss(self) -> None:
+        for line, sent, is_there in ("model.py:3", 100, False), ("model.py:3", 101, True), (
+            "loss.py:7", 60, True,
+        ):  # fmt: skip
+            advice = {
+                row["class"]: row["what_helps"] for row in of_step(50, sent, line=line)["findings"]
+            }
+            self.assertEqual(advice["collective"] is not None, is_there, (line, sent))
+            self.assertIsNone(advice["data_movement"])
+
     def test_loss_of_a_line_is_that_of_all_its_classes(self) -> None:
         ops = [
             event("copy.1", "copy", 0, 60, stack="a.py:1:1"),

@@ -3,7 +3,7 @@ one line has most of the step's time, also group by scope."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from _breakdown.analysis.loss.remedies import LATE_DEVICE, remedy_of
@@ -165,6 +165,8 @@ class FindingRows(NamedTuple):
     hideable: Hideable
     loops: Loops
     peers: Peers | None
+    # Tells whether causes explain what a finding loses; then they have the advice.
+    is_explained: Callable[[Finding], bool]
 
     def finding(self, finding: Finding) -> Json:
         group = finding.group
@@ -182,10 +184,14 @@ class FindingRows(NamedTuple):
                 else None
             ),
             "top_signature": finding.top_signature,
-            "what_helps": finding.what_helps_if(
-                is_late=self.is_late(group), lacks_math=self.hideable.lacks_math(finding.name)
-            ),
+            "what_helps": None if self.is_explained(finding) else self.what_helps(finding),
         }
+
+    def what_helps(self, finding: Finding) -> str | None:
+        return finding.what_helps_if(
+            is_late=self.is_late(finding.group),
+            lacks_math=self.hideable.lacks_math(finding.name),
+        )
 
     def line(self, findings: Sequence[Finding]) -> Json:
         """Return the row of a line, named after its first finding."""

@@ -11,7 +11,7 @@ from _breakdown.analysis.causes.shared.find import RankedCause
 from _breakdown.analysis.causes.shared.step_program import place_of_cause
 from _breakdown.analysis.loss.budget import IDLE
 from _breakdown.analysis.loss.findings import Finding, weight_of
-from _breakdown.analysis.roof.ledger import UNJUDGED
+from _breakdown.analysis.roof.ledger import UNJUDGED, LedgerEntry
 from _breakdown.analysis.roof.limits import roofs_missed
 from _breakdown.analysis.source.likely_lines import NO_LINE
 from _breakdown.analysis.source.rows import likely_fields, scope_fields
@@ -21,17 +21,16 @@ Json = dict[str, Any]
 Line = Sequence[Finding]
 
 
-def loss_row(
-    lines: Sequence[Line], causes: Sequence[RankedCause], facts: StepFacts, idle: int
-) -> Json | None:
-    """Return the largest loss without a known cause: a cause that surely gains something, and at
-    least half of the loss. Return None if no time is lost."""
-    certain = [found for found in causes if found.is_certain]
-    line, of_line = largest_line(lines, certain, facts)
+def loss_row(lines: Sequence[Line], losses: Losses, facts: StepFacts, idle: int) -> Json | None:
+    """Return the largest loss without a known cause: one that gains at least half of the loss.
+    Return None if no time is lost."""
+    line, of_line = largest_line(lines, losses)
     periods = facts.periods
     pause = periods.mean_pause if periods and periods.picked else 0
     explained = sum(
-        found.gain.estimate for found in certain if RULE_NAMED[found.cause.name].needs == PAUSES
+        found.gain.estimate
+        for found in losses.causes
+        if RULE_NAMED[found.cause.name].needs == PAUSES
     )
     lost = idle + pause if 2 * explained < idle + pause else 0
     if lost > of_line:
@@ -63,30 +62,47 @@ def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
     }
 
 
-def largest_line(
-    lines: Sequence[Line], causes: Sequence[RankedCause], facts: StepFacts
-) -> tuple[Line | None, int]:
+def largest_line(lines: Sequence[Line], losses: Losses) -> tuple[Line | None, int]:
     """Return the line without a known cause that loses the most time, and that time without what
-    known causes gain there.
+    known causes gain there."""
+    found, most = None, 0
+    for line in lines:
+        # Lines are sorted by weight, and lose at most that.
+        if weight_of(line) <= most:
+            break
+        if (lost := losses.without_causes(line)) > most:
+            found, most = line, lost
+    return found, most
+
+
+class Losses:
+    """Tells what lines lose, and how much of it known causes explain: causes that surely gain
+    something.
 
     Math of unknown cost counts as lost if it is the worst of its line, unless the capture has no
     costs at all. Time in which the device waits for a late one does not count, because
     `slow_device` explains it.
     """
-    known = {entry.ran.metadata_id: entry.lost or 0 for entry in facts.ledger}
-    at_most = dict(known)
-    if any(entry.at_roof for entry in facts.ledger):
-        unjudged = (entry for entry in facts.ledger if entry.name == UNJUDGED)
-        at_most |= {entry.ran.metadata_id: entry.total for entry in unjudged}
-    affected = [{ran.metadata_id for ran in found.cause.executions} for found in causes]
-    places = [place_of_cause(found.cause).source_user for found in causes]
 
-    def lost_in(line: Line) -> int:
+    def __init__(self, causes: Sequence[RankedCause], ledger: Sequence[LedgerEntry]) -> None:
+        self.causes = [found for found in causes if found.is_certain]
+        self._places = [place_of_cause(found.cause).source_user for found in self.causes]
+        self._known = {entry.ran.metadata_id: entry.lost or 0 for entry in ledger}
+        self._at_most = dict(self._known)
+        if any(entry.at_roof for entry in ledger):
+            unjudged = (entry for entry in ledger if entry.name == UNJUDGED)
+            self._at_most |= {entry.ran.metadata_id: entry.total for entry in unjudged}
+        self._affected = [
+            {ran.metadata_id for ran in found.cause.executions} for found in self.causes
+        ]
+
+    def without_causes(self, line: Line) -> int:
+        """Return the time that a line loses without what causes gain there; 0 if a cause explains
+        at least half of it."""
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
-        lost_by_op = at_most if line[0].name == UNJUDGED else known
-        lost = sum(map(lost_by_op.__getitem__, ids))
-        gained = 0
-        for found, ops, place in zip(causes, affected, places, strict=True):
+        lost_by_op = self._at_most if line[0].name == UNJUDGED else self._known
+        lost, gained = sum(map(lost_by_op.__getitem__, ids)), 0
+        for found, ops, place in zip(self.causes, self._affected, self._places, strict=True):
             is_there = place == line[0].likely.line_user
             shared = sum(map(lost_by_op.__getitem__, ids & ops))
             if 2 * min(lost if is_there else shared, found.gain.estimate) >= lost:
@@ -94,11 +110,7 @@ def largest_line(
             gained += min(shared, found.gain.estimate)
         return max(0, lost - gained)
 
-    found, most = None, 0
-    for line in lines:
-        # Lines are sorted by weight, and lose at most that.
-        if weight_of(line) <= most:
-            break
-        if (lost := lost_in(line)) > most:
-            found, most = line, lost
-    return found, most
+    def explain(self, finding: Finding) -> bool:
+        """Return whether known causes explain what a finding loses."""
+        lost = finding.weight if finding.name == UNJUDGED else finding.lost
+        return bool(self.causes and lost) and not self.without_causes([finding])

@@ -40,8 +40,6 @@ COMBINED: Final = "collective that the compiler combined from several"
 STOPS: Final = "other synchronous collective"
 WAIT: Final = "wait"
 OFFLOADED: Final = "wait for a gather or scatter on a SparseCore"
-# Other executions of the step tell whether an op waits for a late device; `kind_of` cannot.
-LATE: Final = "wait for a late device"
 TO_HOST: Final = "copy to the host"
 FROM_HOST: Final = "copy from the host"
 CALLBACK: Final = "infeed, outfeed, callback"
@@ -55,7 +53,6 @@ TOP_K: Final = "`top_k`"
 GATHER: Final = "gather, scatter"
 KNOWN_PLACES: Final = "gather from places that do not depend on data"
 LAYOUT: Final = "copy, transpose, reshape"
-ARGUMENT: Final = "copy of an argument"
 SAVED: Final = "slice of an array that a loop saves for the backward pass"
 FP32: Final = "matmul in fp32"
 SMALL_MATMUL: Final = "matmul with a dimension below 1024"
@@ -260,9 +257,7 @@ def _kind_of_copy(op: Op) -> str | None:
         if layouts[0] == layouts[1]:
             # The layout stays as it is, so another order of axes does not help.
             return None
-    array = op.instruction and _origin(op.instruction, (*_COPIES, "bitcast"))
-    is_argument = array and array.opcode == "parameter" and array.computation.caller is None
-    return ARGUMENT if is_argument else LAYOUT
+    return LAYOUT
 
 
 def _adds_dimension(op: Op) -> bool:

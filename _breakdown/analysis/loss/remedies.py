@@ -68,7 +68,6 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         kinds.WAIT,
         "Start the communication before math that does not need its result, or send less.",
     ),
-    ((COLLECTIVE,), kinds.LATE, LATE_DEVICE),
     (
         (HOST,),
         kinds.TO_HOST,
@@ -128,13 +127,6 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
         # Ledger: other orders of a kernel's operands gained -0.4 to 3.6 % in 7 tries.
         "Use the same order of dimensions before and after this op, and measure: avoid transposes,"
         " and reshapes that split or merge the last dimension.",
-    ),
-    (
-        _MOVED,
-        kinds.ARGUMENT,
-        # Ledger: weights stored transposed gained 2.9 and 0.2 %.
-        "Store this argument in the layout that its readers want (`jax.experimental.layout`, with"
-        " `Layout.AUTO`).",
     ),
     (
         (DATA_MOVEMENT,),

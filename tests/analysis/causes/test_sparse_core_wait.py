@@ -5,9 +5,11 @@ from __future__ import annotations
 import unittest
 from dataclasses import replace
 
-from tests.analysis.small_programs import Json, bottleneck, causes
+from tests.analysis.small_programs import Json, causes
 from tests.builders.hlo_proto import Op, Shape, array, op, tuple_of
 from tests.builders.xspace import op as event
+from tests.builders.xspace import trace
+from tests.harness import answer
 
 # At this peak, memory moves 2**20 bytes in 80 ps.
 PEAK = ("--peak-hbm-gibps", str(2**20 / 80e-12 / 2**30))
@@ -85,10 +87,9 @@ class Gathers(unittest.TestCase):
         self.assertEqual(row["evidence"]["ops"], [f"{GATHER}_done"])
         self.assertEqual(rows["layout_change"]["gain_ps"], 200)
 
-    def test_row_of_the_wait_has_words_of_its_own(self) -> None:
+    def test_row_of_the_wait_has_words_of_its_own_without_a_program(self) -> None:
         ran = [event(f"{GATHER}_done", "async-done", 0, 600)]
-        parts = offloaded(GATHER, "model.py:7", "rows")
-        (row,) = bottleneck(program(*parts), ran, *PEAK)["findings"]
+        (row,) = answer(trace(ran), "bottleneck")["findings"]
         self.assertIn("put this on a SparseCore, and the core waits for it", row["what_helps"])
 
 
