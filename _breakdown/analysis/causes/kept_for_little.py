@@ -8,15 +8,15 @@ from _breakdown.analysis.arrays.engine import Change, Resize, removal_of
 from _breakdown.analysis.arrays.graph import WHILE, Value, body_of, operand, parameter
 from _breakdown.analysis.arrays.of_step import TEMPORARY
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.resized import LITTLE, multiplies, sizes_of
+from _breakdown.analysis.causes.shared.resized import multiplies, sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.analysis.sizes.edges import last_of
 from _breakdown.units import size
 from _proto.hlo.program import Instruction
 from _proto.hlo.shapes import Path
 
-# About 1 % of the memory of the chips with the least HBM, 16 GB. Smaller arrays save little.
-_LEAST_BYTES = 128 << 20
+# One of at least four layers, for example.
+_LITTLE = 1 / 4
 # The phases in which an array is read for gradients.
 _FOR_GRADIENTS = ("backward", "recompute")
 
@@ -27,18 +27,19 @@ WHAT_HELPS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
+    least = of.floor * float(of.roofs.hbm or 0)
     large = (
         (loop, path, shape)
         for loop in of.with_opcodes(WHILE)
         for path, shape in loop.leaves or ()
-        if shape and (shape.n_bytes or 0) >= _LEAST_BYTES and _is_filled(loop, path)
+        if shape and (shape.n_bytes or 0) >= least and _is_filled(loop, path)
     )
     for loop, path, shape in large:
         array, moved = (
             of.arrays.array_at(Value(loop, path)),
             sizes_of(of).little.left(Value(loop, path)),
         )
-        if not array or not moved or moved.left > LITTLE or of.arrays.kind_of(array) != TEMPORARY:
+        if not array or not moved or moved.left > _LITTLE or of.arrays.kind_of(array) != TEMPORARY:
             continue
         readers = list(dict.fromkeys(use.ran for use in of.arrays.effective_reads(array)))
         if any(ran.op.phase in _FOR_GRADIENTS for ran in (*readers, *array.makers)):
@@ -56,13 +57,14 @@ def find(of: StepProgram) -> Iterator[Cause]:
         changes += removal_of(filling)
         n_bytes = shape.n_bytes or 0
         yield Cause(
-            f"<line> keeps {shape.text} ({size(n_bytes)}) of all rounds of a loop, and later ops"
-            f" make only {size(round(n_bytes * moved.left))} of it. Reducing it in each round would"
-            " save <gain>.",
+            f"<line> takes or makes only {size(round(n_bytes * moved.left))} of {shape.text}"
+            f" ({size(n_bytes)}), which a loop keeps for it from all rounds. Reducing it in each"
+            " round would save <gain>.",
             WHAT_HELPS,
             SEEN,
             [*array.makers, *readers],
             changes,
+            place=of.place_at(moved.seed),
             evidence={"shape": shape.text},
         )
 

@@ -32,7 +32,9 @@ class Little(Law):
         if not is_less or edge.place or not given or not given.n_bytes:
             return {}
         made = sum(array.n_bytes or 0 for array in by.arrays or ())
-        return {ALL: frozenset([((by,), min(1.0, made / given.n_bytes))])}
+        # Several ops can take the same slice.
+        label = tuple(by.message.slice_dimensions) or by
+        return {ALL: frozenset([((label,), min(1.0, made / given.n_bytes))])}
 
 
 class Local(Little):

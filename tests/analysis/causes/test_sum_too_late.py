@@ -109,11 +109,11 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(pooled("maximum"), [])
 
     def test_rows_can_be_added_up_by_a_scatter_before_the_matmul(self) -> None:
-        def added(n_sums: int, opcode: str = "add") -> list[Json]:
+        def added(n_sums: int, opcode: str = "add", width: int = 16) -> list[Json]:
             many, sums = array("f32", 1024, 64), array("f32", n_sums, 64)
             main = [
-                op("x", "parameter", shape=array("f32", 1024, 16)),
-                op("w", "parameter", shape=array("f32", 16, 64), number=1),
+                op("x", "parameter", shape=array("f32", 1024, width)),
+                op("w", "parameter", shape=array("f32", width, 64), number=1),
                 op("to", "parameter", shape=array("s32", 1024), number=2),
                 op("sums", "parameter", shape=sums, number=3),
                 op("dot", "dot", "x", "w", shape=many, line="edges.py:8",
@@ -129,6 +129,8 @@ class Matmuls(unittest.TestCase):
         self.assertEqual((row["source_user"], row["gain_ps"]), ("edges.py:9", 2000 * 15 // 16))
         self.assertEqual(added(1024), [])
         self.assertEqual(added(64, "maximum"), [])
+        # Adding up wider rows takes longer.
+        self.assertEqual(added(64, width=128), [])
 
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])

@@ -272,7 +272,7 @@ class Sizes:
             passed = {step for label, _ in left for step in label[1:]}
             others = [one for by, i in passed for one in (*by.operands[:i], *by.operands[i + 1 :])]
             if law is self.local:
-                others = [label[0] for label, _ in left]
+                others = [seed for (seed,), _ in left if isinstance(seed, Instruction)]
             if not others or self._of.equal_copies.are_equal(others, exchange.chain[-1]):
                 parts[dims] = left
         return moved._replace(parts=parts) if parts else None
@@ -281,8 +281,9 @@ class Sizes:
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
         # The compiler lets the op of a matmul sum its results, if nothing else needs them, but not
-        # pool or scatter them.
-        is_apart = any(not _ADDING_APART.isdisjoint(user.opcodes) for user in op.users)
+        # pool or scatter them, which takes longer for wider rows.
+        readers = (user for user in op.users if not _ADDING_APART.isdisjoint(user.opcodes))
+        is_apart = any(readers) and all(map(_makes_more, dots))
         if law is self.sum and not is_apart and not _makes_less(op, dots):
             return None
         found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
@@ -405,6 +406,11 @@ def _fraction(law: Law, value: Value) -> float:
 
 def _slower(left: Left, sides: Collection[object]) -> Left:
     return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
+
+
+def _makes_more(dot: Instruction) -> bool:
+    sizes = [array.n_elements for one in (dot, *dot.operands) if (array := array_of(one))]
+    return bool(sizes) and sizes[0] == max(sizes)
 
 
 def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
