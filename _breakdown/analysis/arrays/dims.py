@@ -54,8 +54,7 @@ def links_of(here: Instruction) -> list[Link]:
 
 
 def _has(array: Array | None, dims: Iterable[int | None]) -> bool:
-    n = len(array.dims) if array else 0
-    return all(dim is None or 0 <= dim < n for dim in dims)
+    return {None, *range(len(array.dims) if array else 0)}.issuperset(dims)
 
 
 def array_of(here: Instruction | None) -> Array | None:

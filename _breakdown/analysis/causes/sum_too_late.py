@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from _breakdown.analysis.arrays.dims import TAKING
 from _breakdown.analysis.arrays.engine import Change, Resize
+from _breakdown.analysis.arrays.graph import is_layout
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
@@ -20,7 +21,7 @@ from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
 from _breakdown.analysis.sizes.sums import adds
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import counted, size
+from _breakdown.units import counted, percentage, size
 from _proto.hlo.program import Instruction
 
 FOR_COLLECTIVES = (
@@ -31,7 +32,10 @@ FOR_PARTS = (
     "Reduce the part of each device first, and exchange only the results: psum, pmax, or a top_k of"
     " the gathered results of top_k."
 )
-FOR_MATMULS = "Sum the rows first, with their weights, and multiply the sums."
+FOR_MATMULS = (
+    "Sum first, with the weights, and multiply the sums: pool before a projection, apply a layer"
+    " that makes few channels before one that makes many rows, such as an interpolation."
+)
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -47,6 +51,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         before = counts_of(ops) if is_sent else counted(len(ops), "matmul")
         n = longest.value.array.n_bytes if longest.value.array else None
         over = f"over {round(1 / longest.moved.left)} elements"
+        if not is_sent:
+            over = f"to {percentage(100 * longest.moved.left)} of its elements"
         if longest.law is sizes.local:
             over = f"to {size(round((n or 0) * longest.moved.left))}"
         says = (
@@ -55,7 +61,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f" {'Summing' if is_sum else 'Reducing'} first"
             f"{', and moving the results,' if is_sent else ''} would save <gain>."
         )
-        remedy, more = FOR_COLLECTIVES if is_sent else FOR_MATMULS, list[Resized]()
+        remedy = FOR_COLLECTIVES if is_sent else FOR_MATMULS
+        more = [] if is_sent else _copies(of, rows)
         if longest.law is sizes.local:
             remedy, more = FOR_PARTS, _of_reducing(of, rows)
         place = of.place_at(longest.moved.seed)
@@ -67,6 +74,16 @@ def _of_reducing(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
     """Return the ops that reduce what devices gathered, although each could reduce its part."""
     sizes = {of.executed(row.moved.seed): (row, devices_of(row.ran).size) for row in rows}
     return [row._replace(ran=ran, left=1 / n) for ran, (row, n) in sizes.items() if ran and n]
+
+
+def _copies(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
+    """Return the copies of the results of matmuls."""
+    return [
+        row._replace(ran=copying)
+        for row in rows
+        for user in (row.ran.op.instruction.users if row.ran.op.instruction else ())
+        if is_layout(user) and (copying := of.executed(user))
+    ]
 
 
 def _smaller(of: StepProgram, ops: Sequence[Executions]) -> Iterator[Change]:

@@ -152,10 +152,11 @@ def edges_after(value: Value) -> Iterator[Edge]:
     """Yield the edges to all that is computed from a value. One of the kind `OTHER` is to something
     else, such as the result of the program."""
     here = value.instruction
-    caller = here.computation.caller
-    # Rounds of a loop can need other parts of what they pass on.
-    if here.computation.root is here and (caller is None or kind_of(caller) != PASS):
-        yield Edge(here, 0, value, value, OTHER)
+    if here.computation.root is here:
+        caller = here.computation.caller
+        # Rounds of a loop can need other parts of what they pass on.
+        if caller is None or kind_of(caller) != PASS:
+            yield Edge(here, 0, value, value, OTHER)
     for taker in dict.fromkeys(consumers(value)):
         by = taker.instruction
         kind = kind_of(by)

@@ -46,8 +46,14 @@ def found(
         op("init", "tuple", "fill", "first", shape=state),
         op("while.1", "while", "init", shape=state, calls=["body", "condition"]),
         take("all", "while.1", 0, update),
-        op("out.1", reader, "all", "first", shape=result or array("f32", N_ROUNDS, rows),
-           line="eval.py:9"),
+        op(
+            "out.1",
+            reader,
+            "all",
+            "first",
+            shape=result or array("f32", N_ROUNDS, rows),
+            line="eval.py:9",
+        ),
     ]
     n_bytes = 4 * rows * 8192
     category = "convolution fusion" if reader == "dot" else "loop fusion"

@@ -78,7 +78,9 @@ class Matmuls(unittest.TestCase):
         (row,) = multiplied((0, 1))
         self.assertEqual((row["source_user"], row["confidence"]), ("pool.py:37", "likely"))
         self.assertEqual(row["gain_ps"], 2000 * 511 // 512)
-        self.assertIn("over 512 elements, after 1 matmul at pool.py:36 computed", row["says"])
+        self.assertIn(
+            "to 0.2 % of its elements, after 1 matmul at pool.py:36 computed", row["says"]
+        )
 
     def test_pixels_can_be_pooled_before_the_matmul(self) -> None:
         def pooled(opcode: str) -> list[Json]:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
-from _breakdown.analysis.arrays.graph import DOTS, Value, operand
+from _breakdown.analysis.arrays.graph import DOTS, Value, is_layout, operand
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
@@ -282,8 +282,11 @@ class Sizes:
     ) -> _Found | None:
         # The compiler lets the op of a matmul sum its results, if nothing else needs them, but not
         # pool or scatter them, which takes longer for wider rows.
-        readers = (user for user in op.users if not _ADDING_APART.isdisjoint(user.opcodes))
-        is_apart = any(readers) and all(map(_makes_more, dots))
+        readers = [_last_reader(user) for user in op.users]
+        is_apart = all(map(_makes_more, dots)) and (
+            any(not _ADDING_APART.isdisjoint(user.opcodes) for user in readers)
+            or (readers and all(not DOTS.isdisjoint(user.opcodes) for user in readers))
+        )
         if law is self.sum and not is_apart and not _makes_less(op, dots):
             return None
         found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
@@ -371,13 +374,14 @@ class Sizes:
         if not own or not any(own):
             return False
         others = {(dim,) for dim, side in side_of.items() if side != own and any(side[1:])}
-        weights = (
+        weights = [
             Value(one)
             for label, _ in left
             for by, place in label[1:]
+            if not _is_plain(by)
             for i, one in enumerate(by.operands)
             if i != place
-        )
+        ]
         return all(
             is_one_number(each)
             or (
@@ -406,6 +410,21 @@ def _fraction(law: Law, value: Value) -> float:
 
 def _slower(left: Left, sides: Collection[object]) -> Left:
     return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
+
+
+def _last_reader(user: Instruction) -> Instruction:
+    """Return what reads the results of copies."""
+    return user.users[0] if is_layout(user) and len(user.users) == 1 else user
+
+
+def _is_plain(dot: Instruction) -> bool:
+    """Return whether a matmul multiplies all rows of one operand by all columns of the other."""
+    dims = dims_of_dot(dot)
+    listed = [{each[1 + place] for each in dims} for place in (0, 1)]
+    sizes = [array.dims if (array := array_of(one)) else () for one in dot.operands]
+    both = zip(listed, sizes, strict=False)
+    is_listed = (n == 1 or dim in some for some, each in both for dim, n in enumerate(each))
+    return bool(dims) and all(None in each for each in dims) and all(is_listed)
 
 
 def _makes_more(dot: Instruction) -> bool:
