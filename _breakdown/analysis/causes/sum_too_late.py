@@ -21,7 +21,7 @@ from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
 from _breakdown.analysis.sizes.sums import adds
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
-from _breakdown.units import counted, percentage, size
+from _breakdown.units import counted, size
 from _proto.hlo.program import Instruction
 
 FOR_COLLECTIVES = (
@@ -51,8 +51,6 @@ def find(of: StepProgram) -> Iterator[Cause]:
         before = counts_of(ops) if is_sent else counted(len(ops), "matmul")
         n = longest.value.array.n_bytes if longest.value.array else None
         over = f"over {round(1 / longest.moved.left)} elements"
-        if not is_sent:
-            over = f"to {percentage(100 * longest.moved.left)} of its elements"
         if longest.law is sizes.local:
             over = f"to {size(round((n or 0) * longest.moved.left))}"
         says = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from _breakdown.analysis.arrays.dims import PUTTING, Link
 from _breakdown.analysis.arrays.elements import elements_of
@@ -63,6 +64,14 @@ class Zero(SeededLaw):
             # The part can be all that a slice takes.
             if link.filled != link.taken:
                 left = scaled(left, (edge.by, edge.place), link.filled / link.taken)
+        if edge.kind in (MATMUL, REDUCE) and (array := edge.given.array):
+            kept = (array.dims[dim] for link in edge.links() for dim in link.inside)
+            n_terms = array.n_elements / max(1, prod(kept))
+            # Each term of a sum can have its one element at another place.
+            left = frozenset(
+                (label, part * n_terms if isinstance(label[0], Instruction) else part)
+                for label, part in left
+            )
         return left
 
     def joined(self, value: Value, sides: Iterable[tuple[Edge, Parts]]) -> Parts:

@@ -6,7 +6,7 @@ import unittest
 
 from _breakdown.analysis.arrays.dims import links_of
 from _proto.hlo.program import Program
-from tests.analysis.small_programs import OF_ROWS, Json, causes, zeros
+from tests.analysis.small_programs import OF_ROWS, Json, causes, equal, zeros
 from tests.builders.hlo_proto import Op, Shape, array, element, module, op, packed, tuple_of
 from tests.builders.xspace import Op as Event
 from tests.builders.xspace import bytes_field, encode, int_field
@@ -277,6 +277,24 @@ class Zeros(unittest.TestCase):
     def test_gradient_that_is_added_to_an_array_is_no_array_of_zeros(self) -> None:
         (row,) = self.gradient(filled="state")
         self.assertEqual(row["gain_ps"], 341)
+
+    def test_elements_at_other_places_of_each_row_fill_the_sum_of_rows(self) -> None:
+        places, sums = array("s32", 512, 4096), array("bf16", 64, 4096)
+        one_hot = [
+            op("ends", "parameter", shape=array("s32", 512), number=3),
+            op("index", "broadcast", "ends", shape=places, extra=packed(14, [0])),
+            op("place", "iota", shape=places, extra=packed(14, [1])),
+            equal("is_place", "index", "place", shape=array("pred", 512, 4096)),
+            *zeros("zeros", LOGITS),
+            op("one", "select", "is_place", "logits", "zeros", shape=LOGITS, line="moe.py:9"),
+            op("scaled", "negate", "one", shape=LOGITS),
+            dot("sums", "x", "scaled", sums, (0, 0), "moe.py:10"),
+            op("kept", "negate", "sums", shape=sums),
+        ]
+        (row,) = found(*one_hot, times={"scaled": 300, "kept": 300})
+        # 512 rows can fill as many of 4096 places.
+        gain = round(300 * (1 - 1 / 4096) + 300 * (1 - 512 / 4096))
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("moe.py:9", gain))
 
     def test_parts_in_different_places_fill_the_array_together(self) -> None:
         rows = array("bf16", 128, 4096)

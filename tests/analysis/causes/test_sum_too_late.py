@@ -78,9 +78,7 @@ class Matmuls(unittest.TestCase):
         (row,) = multiplied((0, 1))
         self.assertEqual((row["source_user"], row["confidence"]), ("pool.py:37", "likely"))
         self.assertEqual(row["gain_ps"], 2000 * 511 // 512)
-        self.assertIn(
-            "to 0.2 % of its elements, after 1 matmul at pool.py:36 computed", row["says"]
-        )
+        self.assertIn("over 512 elements, after 1 matmul at pool.py:36 computed", row["says"])
 
     def test_pixels_can_be_pooled_before_the_matmul(self) -> None:
         def pooled(opcode: str) -> list[Json]:
@@ -133,6 +131,30 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(added(64, "maximum"), [])
         # Adding up wider rows takes longer.
         self.assertEqual(added(64, width=128), [])
+
+    def test_layer_can_make_few_channels_before_an_interpolation_makes_many_pixels(self) -> None:
+        def found(n_channels: int, *more: Op) -> list[Json]:
+            pixels, many = array("f32", 32, 512), array("f32", 1024, 512)
+            of_rows = bytes_field(30, packed(1, [1]) + packed(2, [0]))
+            main = [
+                op("x", "parameter", shape=pixels),
+                op("between", "parameter", shape=array("f32", 1024, 32), number=1),
+                op("w", "parameter", shape=array("f32", 512, n_channels), number=2),
+                op("dot", "dot", "between", "x", shape=many, line="up.py:8", extra=of_rows),
+                *more,
+                op("out", "dot", more[-1].name if more else "dot", "w",
+                   shape=array("f32", 1024, n_channels), line="up.py:9", extra=of_rows),
+            ]  # fmt: skip
+            ran = [event("dot", "convolution fusion", 0, 1600), event("turned", "copy", 1600, 800)]
+            return causes({"main": main}, ran, *FAST, duration=4000)
+
+        (row,) = found(32)
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("up.py:9", 1500))
+        turned = op("turned", "copy", "dot", shape=array("f32", 1024, 512))
+        (row, *_) = found(32, turned)
+        self.assertEqual((row["cause"], row["gain_ps"]), ("sum_too_late", 1500 + 750))
+        self.assertEqual(found(512), [])
+        self.assertEqual(found(32, op("not", "tanh", "dot", shape=array("f32", 1024, 512))), [])
 
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])
