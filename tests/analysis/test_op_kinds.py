@@ -9,7 +9,7 @@ from tests.analysis import small_programs
 from tests.analysis.small_programs import Program, take
 from tests.builders.hlo_proto import Op as Instruction
 from tests.builders.hlo_proto import Shape, array, op, tuple_of
-from tests.builders.xspace import Op, trace
+from tests.builders.xspace import Op, bytes_field, int_field, trace
 from tests.builders.xspace import op as event
 from tests.harness import answer
 from tests.modes.small_steps import PEAKS, STEP, matmul
@@ -188,6 +188,18 @@ class WithProgram(Advice):
                 op("gather.1", "gather", "x", "scaled", shape=array("f32", 512, 2)),
             ]
             ran = math("gather.1", "gather", "gather", "f32[512,2]{1,0}")
+            self.check(begin, ran, {"main": main})
+
+    def test_convolution_of_a_program_without_primitives_has_no_advice_about_rows(self) -> None:
+        of_3 = bytes_field(15, bytes_field(1, int_field(1, 3)))
+        for window, begin in ((b"", "Process more rows"), (of_3, None)):
+            main = [
+                op("x", "parameter", shape=array("bf16", 128, 512)),
+                op("w", "parameter", shape=array("bf16", 512, 128), number=1),
+                op("conv.1", "convolution", "x", "w", shape=array("bf16", 128, 128), extra=window),
+            ]
+            flops = 2 * 128 * 128 * 512
+            ran = matmul(0, 9, flops, 1 << 30, shape="bf16[128,128]{1,0}", name="conv.1")
             self.check(begin, ran, {"main": main})
 
     def test_broadcast_for_a_kernel_has_no_advice(self) -> None:

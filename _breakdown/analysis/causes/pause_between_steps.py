@@ -29,7 +29,7 @@ AFTER_READING = (
     " shorten what the host does from reading to launching: do before, while the step runs, what"
     " does not need the result, and compute the rest on the device."
 )
-# What helps if another thread already does the work.
+# What helps if own code on another thread does the work.
 ON_ANOTHER_THREAD = (
     "Start this work earlier (such as two batches ahead), shorten it, share it among processes, or"
     " hold no lock meanwhile: it is on another thread, but the thread that launches the steps waits"
@@ -68,6 +68,7 @@ def find(groups: Iterable[PauseGroup]) -> Iterator[Cause]:
     for group in groups:
         if group.kind not in (READING, COMPILING):
             usual = AFTER_READING if group.host.reads else REMEDY
-            usual = ON_ANOTHER_THREAD if group.host.waiting else usual
+            if group.host.waiting and group.host.reported:
+                usual = ON_ANOTHER_THREAD
             remedy = ONE_PROGRAM if group.n_programs else REMEDIES.get(group.kind, usual)
             yield cause_of(group, remedy, SEEN if group.host.is_certain else LIKELY)

@@ -154,7 +154,7 @@ def _kind_of_matmul(entry: LedgerEntry) -> str | None:
     op, cost = entry.ran.op, entry.cost
     if entry.name == COMPUTE_BOUND and cost and cost.precision.dtype == "fp32":
         return FP32
-    if _primitive(op).startswith("conv"):
+    if _convolves(op):
         # Convolutions have other dimensions than matmuls.
         return None
     output = max(op.outputs, key=lambda array: array.n_elements, default=None)
@@ -165,6 +165,15 @@ def _kind_of_matmul(entry: LedgerEntry) -> str | None:
     if min(sides) < _FEW_ROWS:
         return None if _is_batched(op, cost.flops if cost else None) else FEW_ROWS
     return WIDE if _is_wide(op) else None
+
+
+def _convolves(op: Op) -> bool:
+    """Return True for a convolution of the user's program. The compiler runs batched matmuls as
+    convolutions, too; PyTorch does not say which primitive an op comes from."""
+    if primitive := _primitive(op):
+        return primitive.startswith("conv")
+    parts = op.instruction.parts_with({"convolution"}) if op.instruction else []
+    return any(part.message.window for part in parts)
 
 
 def _is_batched(op: Op, flops: int | None) -> bool:

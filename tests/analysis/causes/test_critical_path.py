@@ -68,6 +68,9 @@ class OtherThread(unittest.TestCase):
             found["says"],
         )
         self.assertTrue(found["what_helps"].startswith("Start this work earlier"))
+        # The user cannot change when the runtime begins its work.
+        runtime = each_pause(("tpu::System::Execute", 60_000, 99_680))
+        self.assertTrue(self.row(wait, t=runtime)["what_helps"].startswith("Let the host work"))
 
     def test_work_of_one_function_is_one_row_named_after_most_of_its_time(self) -> None:
         for n_reads, cause in (1, "pause_between_steps"), (N - 1, "host_sync"):
