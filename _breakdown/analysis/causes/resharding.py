@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from _breakdown.analysis.arrays.engine import removal_of
-from _breakdown.analysis.arrays.graph import Value, consumers, is_moved, is_same, producers, reach
+from _breakdown.analysis.arrays.graph import (
+    Value,
+    consumers,
+    is_moved,
+    is_same,
+    producers,
+    reach,
+    walk,
+)
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.sentences import only
 from _breakdown.analysis.causes.shared.step_program import (
@@ -20,10 +28,13 @@ from _breakdown.pipeline.ops import Op
 from _breakdown.pipeline.vocabulary import DATA_MOVE, SPARSE_CORE
 from _breakdown.units import counted
 from _proto.hlo.collectives import collective_name
+from _proto.hlo.program import Instruction
 
 _ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
 _INTENDED = ("all_to_all", "ragged_all_to_all")
+_PERMUTE, _GATHER = "collective-permute", "all-gather"
 _CONSTRAINTS = ("sharding_constraint", "reshard")
+_CUTS = ("slice", "split", "dynamic_slice")
 # Ops of lookups and updates of tables, and ops that mask rows of other devices.
 _LOOKUPS, _MASKS = frozenset(("gather", "scatter")), frozenset(("select", "multiply"))
 
@@ -35,6 +46,12 @@ FOR_MODEL = (
     " different dimension than its neighbours. If there is none, try constraints on the"
     " activations, and measure."
 )
+# A server multiplied by the weights of gate and up at once (sglang), another one by those of q, k
+# and v (sglang-jax 1146).
+FOR_CUTS = (
+    "Make the parts separately, for example with a matmul each for q, k and v, or for gate and up."
+    " Or order the columns of the weight so that each device has its piece of each part."
+)
 
 # Why arrays move, and what helps.
 _OF_CONSTRAINT = "whose sharding constraint requires this", FOR_CONSTRAINT
@@ -42,18 +59,49 @@ _OF_MODEL = (
     "which calls no all_to_all (intended if the line dispatches tokens to experts)",
     FOR_MODEL,
 )
+_OF_CUT = "because an array is cut along a dimension that devices divide", FOR_CUTS
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
     moved = [ran for ran in of.collectives if _is_resharding(ran.op) and not _is_of_lookup(ran.op)]
-    for members in grouped((devices_of(ran), ran) for ran in moved).values():
-        yield _cause(of, members)
+    moved += [ran for ran in of.long_collectives if _is_gathered_to_cut(ran.op)]
+    keys = ((devices_of(ran), _is_cut(ran.op)) for ran in moved)
+    for (_, is_cut), members in grouped(zip(keys, moved, strict=True)).items():
+        yield _cause(of, members, is_cut)
+
+
+def _primitive(op: Op) -> str | None:
+    return op.scope.primitive if op.scope else None
 
 
 def _is_resharding(op: Op) -> bool:
-    primitive = op.scope.primitive if op.scope else None
-    is_needless = collective_name_of(op) in _ALL_TO_ALLS and primitive not in _INTENDED
-    return is_needless or primitive in _CONSTRAINTS
+    """Return whether devices move parts of an array that is divided before and after that."""
+    name, primitive = collective_name_of(op), _primitive(op)
+    is_needless = name in _ALL_TO_ALLS and primitive not in _INTENDED
+    return is_needless or (name == _PERMUTE and primitive in _CONSTRAINTS + _CUTS)
+
+
+def _is_cut(op: Op) -> bool:
+    return _primitive(op) in _CUTS or collective_name_of(op) == _GATHER
+
+
+def _is_gathered_to_cut(op: Op) -> bool:
+    """Return whether devices gather the result of a matmul, of which each then cuts several pieces
+    of its own."""
+    is_of_matmul = _primitive(op) == "dot_general" and collective_name_of(op) == _GATHER
+    if op.instruction is None or not is_of_matmul:
+        return False
+    pieces = reach([Value(op.instruction)], consumers, is_moved).stopped
+    return len(pieces) > 1 and all(_is_own(value.instruction) for value in pieces)
+
+
+def _is_own(piece: Instruction) -> bool:
+    """Return whether a slice begins at a place that depends on the device."""
+    starts = [Value(start) for start in piece.operands[1:]]
+    return piece.opcode == "dynamic-slice" and any(
+        value.instruction.opcode == "partition-id"
+        for value, _ in walk(starts, producers, lambda _: True)
+    )
 
 
 def _is_of_lookup(op: Op) -> bool:
@@ -92,22 +140,20 @@ def _copies_around(of: StepProgram, collectives: Sequence[Executions]) -> list[E
     ]
 
 
-def _cause(of: StepProgram, members: list[Executions]) -> Cause:
-    constraints = [
-        ran for ran in members if ran.op.scope and ran.op.scope.primitive in _CONSTRAINTS
-    ]
+def _cause(of: StepProgram, members: list[Executions], is_cut: bool) -> Cause:
+    constraints = [ran for ran in members if _primitive(ran.op) in _CONSTRAINTS]
     removed = [*members, *_copies_around(of, members)]
     n = sum(ran.n for ran in members)
     collective = only({name for ran in members if (name := collective_name_of(ran.op))})
     devices = only({str(devices_of(ran).size or "") for ran in members})
     among = f" among {devices} devices" if devices else ""
-    why, helps = _OF_CONSTRAINT if constraints else _OF_MODEL
+    why, helps = _OF_CUT if is_cut else _OF_CONSTRAINT if constraints else _OF_MODEL
     return Cause(
         f"{counted(n, collective or 'collective')}{among} {'changes' if n == 1 else 'change'} how"
         f" arrays are sharded, with most time at <line>, {why}. Matching shardings would save"
         " <gain>.",
         helps,
-        SEEN if constraints else LIKELY,
+        SEEN if constraints or is_cut else LIKELY,
         removed,
         removal_of(removed),
         place=place_of_longest(constraints or members),

@@ -6,7 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import Json, causes
 from tests.builders.copies import GROUPS, ROWS, found
-from tests.builders.hlo_proto import op
+from tests.builders.hlo_proto import array, op
 from tests.builders.xspace import op as event
 
 
@@ -48,24 +48,52 @@ class Resharding(unittest.TestCase):
         self.assertIn("model.py:4, whose sharding constraint requires this.", first["says"])
 
 
-class InTheOptimizer(unittest.TestCase):
-    @staticmethod
-    def found(path: str) -> list[Json]:
-        """Return the `resharding` causes of an all-to-all and a permute at the same source line."""
+class Cut(unittest.TestCase):
+    """An array is cut along the dimension that devices divide."""
+
+    WHOLE, PIECE = array("f32", 8, 384), array("f32", 8, 32)
+
+    def found(self, *pieces: tuple[str, str], primitive: str = "dot_general") -> list[Json]:
+        """Return the `resharding` causes of a gather that ops read, each with an index."""
         program = [
-            op("x", "parameter", shape=ROWS),
-            op("all-to-all.1", "all-to-all", "x", shape=ROWS, line="adam.py:3", extra=GROUPS),
-            op("permute.1", "collective-permute", "x", shape=ROWS, line="adam.py:3"),
-            op("out", "add", "all-to-all.1", "permute.1", shape=ROWS, line="adam.py:3"),
+            op("x", "parameter", shape=array("f32", 8, 96)),
+            op("zero", "parameter", shape=array("s32"), number=1),
+            op("device", "partition-id", shape=array("u32")),
+            op("own", "multiply", "device", "device", shape=array("s32")),
+            op("all-gather.1", "all-gather", "x", shape=self.WHOLE, line="m.py:4", extra=GROUPS),
+            op("copy.1", "copy", "all-gather.1", shape=self.WHOLE, line="m.py:4"),
+            *(
+                op(f"part.{i}", opcode, "copy.1", "zero", index, shape=self.PIECE, line="m.py:5")
+                for i, (opcode, index) in enumerate(pieces)
+            ),
         ]
+        path = f"jit(f)/{primitive}:"
         ran = [
-            event("all-to-all.1", "all-to-all", 0, 50, tf_op=path),
-            event("permute.1", "collective-permute", 50, 100, tf_op=path),
+            event("all-gather.1", "all-gather", 0, 100, tf_op=path),
+            event("copy.1", "copy", 100, 20),
         ]
         rows = causes({"main": program}, ran)
         return [row for row in rows if row["cause"] == "resharding"]
 
-    def test_permutes_are_not_reported(self) -> None:
-        for path in ("jit(f)/optimizer/mul:", "jit(f)/jvp(layer)/mul:"):
-            with self.subTest(path=path):
-                self.assertEqual([row["gain_ps"] for row in self.found(path)], [50])
+    def test_gathered_array_of_which_each_device_cuts_several_pieces_is_found(self) -> None:
+        own, same = ("dynamic-slice", "own"), ("dynamic-slice", "zero")
+        (row,) = self.found(own, own)
+        self.assertEqual((row["gain_ps"], row["confidence"]), (120, "seen"))
+        self.assertIn("because an array is cut along a dimension that devices", row["says"])
+        self.assertTrue(row["what_helps"].startswith("Make the parts separately"))
+        # Another cause finds a single piece; all devices need what is equal, or the whole array.
+        for pieces in ((own,), (own, same), (own, ("add", "own"))):
+            self.assertEqual(self.found(*pieces), [])
+
+    def test_gather_that_a_constraint_requires_is_not_reported(self) -> None:
+        self.assertEqual(self.found(("negate", "own"), primitive="sharding_constraint"), [])
+
+    def test_permute_of_a_slice_is_found(self) -> None:
+        for primitive, n in (("slice", 1), ("sharding_constraint", 1), ("mul", 0)):
+            program = [
+                op("x", "parameter", shape=ROWS),
+                op("permute.1", "collective-permute", "x", shape=ROWS, line="m.py:3"),
+            ]
+            ran = [event("permute.1", "collective-permute", 0, 50, tf_op=f"jit(f)/{primitive}:")]
+            rows = causes({"main": program}, ran)
+            self.assertEqual(sum(row["cause"] == "resharding" for row in rows), n)
