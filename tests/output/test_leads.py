@@ -24,17 +24,6 @@ AMOUNT = re.compile(
 )
 
 
-def numbers_in(value: Any) -> Iterator[int]:
-    """Yield all integers in an answer."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for part in value:
-            yield from numbers_in(part)
-    elif isinstance(value, int):
-        yield value
-
-
 def figures_in(value: Any) -> Iterator[float]:
     """Yield all numbers in an answer."""
     if isinstance(value, dict):
@@ -44,6 +33,11 @@ def figures_in(value: Any) -> Iterator[float]:
             yield from figures_in(part)
     elif isinstance(value, (int, float)):
         yield value
+
+
+def numbers_in(value: Any) -> Iterator[int]:
+    """Yield all integers in an answer."""
+    return (number for number in figures_in(value) if isinstance(number, int))
 
 
 class Headlines(unittest.TestCase):

@@ -54,7 +54,6 @@ GATHER: Final = "gather, scatter"
 KNOWN_PLACES: Final = "gather from places that do not depend on data"
 LAYOUT: Final = "copy, transpose, reshape"
 SAVED: Final = "slice of an array that a loop saves for the backward pass"
-FP32: Final = "matmul in fp32"
 SMALL_MATMUL: Final = "matmul with a dimension below 1024"
 FEW_ROWS: Final = "matmul with fewer than 512 rows"
 PALLAS: Final = "kernel"
@@ -152,8 +151,6 @@ def _kind_of_host_transfer(op: Op) -> str:
 
 def _kind_of_matmul(entry: LedgerEntry) -> str | None:
     op, cost = entry.ran.op, entry.cost
-    if entry.name == COMPUTE_BOUND and cost and cost.precision.dtype == "fp32":
-        return FP32
     if _convolves(op):
         # Convolutions have other dimensions than matmuls.
         return None

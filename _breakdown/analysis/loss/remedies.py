@@ -1,11 +1,6 @@
-"""Suggest remedies for lost time: one sentence for each class and kind of op.
-
-`python -m _breakdown.analysis.loss.remedies` prints the tables of the documentation.
-"""
+"""Suggest remedies for lost time: one sentence for each class and kind of op."""
 
 from __future__ import annotations
-
-import sys
 
 from _breakdown.analysis.loss import op_kinds as kinds
 from _breakdown.analysis.roof.ledger import (
@@ -18,13 +13,6 @@ from _breakdown.analysis.roof.ledger import (
     OpClass,
 )
 from _breakdown.analysis.roof.limits import is_far_from_roofs
-from _breakdown.pipeline.idle_causes import (
-    BARRIER,
-    BETWEEN_PROGRAMS,
-    DEPENDENCY,
-    IN_CONTAINER,
-    IN_PROGRAM,
-)
 from _breakdown.pipeline.vocabulary import HOST
 
 _MATH: tuple[OpClass, ...] = (COMPUTE_BOUND, MEMORY_BOUND, UNJUDGED)
@@ -179,11 +167,6 @@ FINDINGS: tuple[tuple[tuple[OpClass, ...], str, str], ...] = (
     ),
     (
         (COMPUTE_BOUND,),
-        kinds.FP32,
-        "Multiply in bf16: cast the operands, or lower this dot's `precision`.",
-    ),
-    (
-        (COMPUTE_BOUND,),
         kinds.SMALL_MATMUL,
         # Ledger: merging matmuls gained 2.7, 0.4, 0 and -4 %; tensor parallelism hurt in 5 of 6
         # tries; a larger batch helped in 15 of 34.
@@ -224,35 +207,6 @@ TOO_LITTLE_MATH: dict[tuple[OpClass, str], str] = {
     (HOST, kinds.FROM_HOST): "Keep the array in HBM: the step has too little math to hide the"
     " copies.",
 }
-# Causes of idle time, their meaning, and remedies.
-IDLE: tuple[tuple[str, str, str], ...] = (
-    (
-        BARRIER,
-        "this core came first and waits for the others",
-        "balance the load; `spread` names the late device",
-    ),
-    (
-        DEPENDENCY,
-        "the program was launched, but its inputs are missing",
-        "copy the next batch while this step runs",
-    ),
-    (
-        IN_CONTAINER,
-        "a loop's bookkeeping",
-        "fewer, larger iterations",
-    ),
-    (
-        BETWEEN_PROGRAMS,
-        "no program runs on the core: none was launched, or the core is switching to the next one",
-        "launch asynchronously: no `np.asarray`, `print` or `block_until_ready` between steps;"
-        " merge small programs",
-    ),
-    (
-        IN_PROGRAM,
-        "short pauses between ops",
-        "no change is needed, unless many pauses add up",
-    ),
-)
 # What helps these kinds is moving fewer bytes, if HBM limits the op.
 _FEWER_BYTES = (kinds.FEW_ROWS, kinds.REDUCE, kinds.WIDE)
 _WHAT_HELPS = {(name, kind): says for names, kind, says in FINDINGS for name in names}
@@ -265,14 +219,3 @@ def remedy_of(entry: LedgerEntry, *, lacks_math: bool = False) -> str | None:
     if what[1] in _FEWER_BYTES and is_far_from_roofs(entry):
         return None
     return (lacks_math and TOO_LITTLE_MATH.get(what)) or _WHAT_HELPS.get(what)
-
-
-def table_of_idle_time() -> str:
-    """Return a Markdown table of the causes of idle time, their meaning and remedies."""
-    rows = [f"| `{cause}` | {means} | {says} |" for cause, means, says in IDLE]
-    return "\n".join(("| cause | what it means | what helps |", "|---|---|---|", *rows))
-
-
-if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    print(table_of_idle_time())
