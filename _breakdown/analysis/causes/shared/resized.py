@@ -280,14 +280,8 @@ class Sizes:
     def _of_matmul(
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
-        # The compiler lets the op of a matmul sum its results, if nothing else needs them, but not
-        # pool or scatter them, which takes longer for wider rows.
-        readers = [_last_reader(user) for user in op.users]
-        is_apart = all(map(_makes_more, dots)) and (
-            any(not _ADDING_APART.isdisjoint(user.opcodes) for user in readers)
-            or (readers and all(not DOTS.isdisjoint(user.opcodes) for user in readers))
-        )
-        if law is self.sum and not is_apart and not _makes_less(op, dots):
+        # The compiler lets the op of a matmul sum its results, if nothing else needs them.
+        if law is self.sum and not _makes_less(op, dots) and not _is_summed_apart(op, dots):
             return None
         found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
         if not found:
@@ -412,11 +406,6 @@ def _slower(left: Left, sides: Collection[object]) -> Left:
     return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
 
 
-def _last_reader(user: Instruction) -> Instruction:
-    """Return what reads the results of copies."""
-    return user.users[0] if is_layout(user) and len(user.users) == 1 else user
-
-
 def _is_plain(dot: Instruction) -> bool:
     """Return whether a matmul multiplies all rows of one operand by all columns of the other."""
     dims = dims_of_dot(dot)
@@ -427,9 +416,18 @@ def _is_plain(dot: Instruction) -> bool:
     return bool(dims) and all(None in each for each in dims) and all(is_listed)
 
 
-def _makes_more(dot: Instruction) -> bool:
-    sizes = [array.n_elements for one in (dot, *dot.operands) if (array := array_of(one))]
-    return bool(sizes) and sizes[0] == max(sizes)
+def _is_summed_apart(op: Instruction, dots: Sequence[Instruction]) -> bool:
+    """Return whether matmuls make more elements than they read, which another op pools, scatters
+    or multiplies."""
+    readers = [user.users[0] if is_layout(user) and user.users else user for user in op.users]
+    is_pooled = any(not _ADDING_APART.isdisjoint(user.opcodes) for user in readers)
+    if not is_pooled and (not readers or any(DOTS.isdisjoint(user.opcodes) for user in readers)):
+        return False
+    sizes = [[array_of(one) for one in (dot, *dot.operands)] for dot in dots]
+    return all(
+        made and all(one and one.n_elements <= made.n_elements for one in given)
+        for made, *given in sizes
+    )
 
 
 def _makes_less(op: Instruction, dots: Sequence[Instruction]) -> bool:
