@@ -27,12 +27,8 @@ def loss_row(lines: Sequence[Line], losses: Losses, facts: StepFacts, idle: int)
     line, of_line = largest_line(lines, losses)
     periods = facts.periods
     pause = periods.mean_pause if periods and periods.picked else 0
-    explained = sum(
-        found.gain.estimate
-        for found in losses.causes
-        if RULE_NAMED[found.cause.name].needs == PAUSES
-    )
-    lost = idle + pause if 2 * explained < idle + pause else 0
+    explained = losses.explained_pauses
+    lost = idle + pause - explained if 2 * explained < idle + pause else 0
     if lost > of_line:
         return {
             "class": IDLE,
@@ -86,6 +82,13 @@ class Losses:
 
     def __init__(self, causes: Sequence[RankedCause], ledger: Sequence[LedgerEntry]) -> None:
         self.causes = [found for found in causes if found.is_certain]
+        # A call explains a pause in which it waits, although other work may follow.
+        self.explained_pauses = sum(
+            found.gain.estimate
+            for found in causes
+            if RULE_NAMED[found.cause.name].needs == PAUSES
+            and (found.is_certain or place_of_cause(found.cause).source_user)
+        )
         self._places = [place_of_cause(found.cause).source_user for found in self.causes]
         self._known = {entry.ran.metadata_id: entry.lost or 0 for entry in ledger}
         self._at_most = dict(self._known)

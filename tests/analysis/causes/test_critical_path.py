@@ -139,6 +139,15 @@ class OtherThread(unittest.TestCase):
         self.assertEqual(found["source_user"], "reader.py:8")
         self.assertEqual(found["evidence"]["waiting_thread"], "main")
 
+    def test_thread_that_only_waits_need_not_be_the_launching_one(self) -> None:
+        wait = ("$queue.py:154 get", 20_000, 99_700)
+        reader = each_pause(
+            ("$decode.py:7 decode", 20_000, 99_680), ("$socket.py:9 recv", 21_000, 99_000)
+        )
+        found = self.row(wait, reader=reader)
+        self.assertEqual(found["source_user"], "decode.py:7")
+        self.assertIn("waits for thread reader, which only waits, in decode.py:7", found["says"])
+
     def test_work_that_the_threads_of_a_pool_share_is_one_row(self) -> None:
         wait = ("$_base.py:263 wait", 79_000, 99_700)
         work = each_pause(("$decode.py:7 decode", 60_000, 99_680))

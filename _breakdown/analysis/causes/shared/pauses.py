@@ -78,8 +78,8 @@ AT_START = (
     " step only afterwards."
 )
 ONLY_WAITS = (
-    ". The thread that launches the steps only waits, in {}, and the trace shows no work on another"
-    " thread that ends when the wait ends."
+    ". {} only waits, in {}, and the trace shows no work on another thread that ends when the wait"
+    " ends."
 )
 
 
@@ -325,7 +325,10 @@ def what_host_does(group: PauseGroup) -> str:
     if host.is_start:
         return AT_START.format(chain)
     if host.only_waits:
-        return ONLY_WAITS.format(chain)
+        who = "The thread that launches the steps"
+        if host.waiting:
+            who += f" waits for thread {host.thread}, which"
+        return ONLY_WAITS.format(who, chain)
     does = _DOES[host.kind]
     if group.n_programs and reported:
         does = f"launches at least {group.n_programs} programs, one by one,"
