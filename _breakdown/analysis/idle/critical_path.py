@@ -334,6 +334,8 @@ class Node(NamedTuple):
     # The call with the most time.
     lane: Lane
     place: int
+    # The number of calls.
+    n: int
 
 
 def calls_with(parts: Iterable[PausePart], least: int) -> tuple[list[Node], list[Node]]:
@@ -378,6 +380,7 @@ def nodes_of(
     nodes = []
     for (_, name), members in by_name.items():
         lane, place = max(members, key=lambda member: totals[member])
-        nodes.append((Node(name, sum(totals[member] for member in members), lane, place), members))
+        time = sum(totals[member] for member in members)
+        nodes.append((Node(name, time, lane, place, len(members)), members))
     nodes.sort(key=lambda node: (-node[0].time, node[0].name))
     return nodes

@@ -101,6 +101,18 @@ class PauseBetweenSteps(unittest.TestCase):
         put = ("$api.py:2035 device_put", 79, 98)
         self.assertEqual(helps((FEED, 78, 99), put), "Transfer only arrays ")
 
+    def test_sentence_says_how_often_a_function_calls_another(self) -> None:
+        def says(*calls: tuple[str, int, int]) -> str:
+            found = row(thread((FEED, 79, 99), *calls, *LAUNCHES))
+            assert found is not None
+            return str(found["says"])
+
+        twice = ((TOKENIZE, 80, 88), (TOKENIZE, 89, 98))
+        self.assertIn("get_batch > feed.py:44 tokenize (2 calls).", says(*twice))
+        inner = (("$core.py:3 run", 80, 88), ("$core.py:3 run", 89, 98))
+        self.assertIn("tokenize (2 calls) > core.py:3 run.", says(*twice, *inner))
+        self.assertNotIn(" calls)", says(twice[1]))
+
     def test_own_selects_files_of_the_host(self) -> None:
         calls = thread(("$hooks.py:61 on_step", 75, 99), ("$core.py:58 run", 76, 99))
         self.assertEqual(lines(calls)[0], "hooks.py:61")

@@ -58,6 +58,8 @@ class HostCall(NamedTuple):
     time: int
     # The number of programs that it calls, if these are many and not the main one; else 0.
     n_programs: int
+    # How often the same calls call it in the pause.
+    n: int = 1
 
     @property
     def frame(self) -> Frame | None:
@@ -206,7 +208,7 @@ def host_of(parts: Sequence[PausePart], duration: int, loop: int, has_cycles: bo
     if n_arguments >= _MANY_ARGUMENTS:
         kind = SENDING
     inner = [node for node in below if nodes and 4 * node.time >= nodes[-1].time]
-    calls = [call_of(node.lane, node.place, node.time, loop) for node in nodes]
+    calls = [call_of(node.lane, node.place, node.time, loop)._replace(n=node.n) for node in nodes]
     # A function that launches one program of a cycle is no loop around the cycles.
     if calls and calls[-1].frame and has_cycles and nodes[-1].lane.n_launches(nodes[-1].place) == 1:
         calls[-1] = calls[-1]._replace(is_loop=False)

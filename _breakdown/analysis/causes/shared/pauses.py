@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from _breakdown.analysis.arrays.engine import Gain
 from _breakdown.analysis.causes.shared.cause import (
@@ -352,9 +352,12 @@ def what_host_does(group: PauseGroup) -> str:
 
 
 def chain_of(calls: Sequence[HostCall]) -> str:
-    """Return the names of calls, outermost first; names in the middle are left out if there are
-    many."""
-    names = [call.says for call in calls]
+    """Return the names of calls, outermost first, and how often one calls the next; names in the
+    middle are left out if there are many."""
+    names = [calls[0].says] + [
+        f"{call.says} ({call.n} calls)" if call.n > around.n else call.says
+        for around, call in pairwise(calls)
+    ]
     n = min(len(names), _N_CALLS_NAMED)
     while True:
         first, last = n - n // 2, n // 2
