@@ -8,7 +8,7 @@ allocation.
 
 from __future__ import annotations
 
-from itertools import chain
+from collections import Counter
 
 from _breakdown.light import NamedTuple
 from _proto import hlo_pb2 as pb
@@ -21,6 +21,7 @@ from _proto.trace.wire import decode
 # allocates, frees or shares a buffer's memory.
 Allocation = pb.BufferAllocation
 HeapEvent = pb.HeapSimulatorTrace.Event
+LogicalBuffer = pb.LogicalBuffer
 # Kinds of heap events.
 ALLOC, FREE, SHARE = range(3)
 
@@ -28,32 +29,39 @@ ALLOC, FREE, SHARE = range(3)
 class Buffer(NamedTuple):
     """A logical buffer: an instruction's output, or the part of it at `shape_index`."""
 
-    id: int
-    size: int
     program: Program
-    defined_at: pb.LogicalBuffer.Location
+    message: LogicalBuffer
 
-    # Read on demand, because few buffers are live at the peak.
+    @property
+    def size(self) -> int:
+        return self.message.size
 
     @property
     def instruction(self) -> Instruction | None:
-        return self.program.instruction_by_id(self.defined_at.instruction_id)
+        return self.program.instruction_by_id(self.message.defined_at.instruction_id)
 
     @property
     def shape_index(self) -> Path:
-        return tuple(self.defined_at.shape_index)
+        return tuple(self.message.defined_at.shape_index)
 
 
 class BufferAssignment(NamedTuple):
+    """The buffers are messages, because most of them are inside fusions and only counted."""
+
+    program: Program
     allocations: list[Allocation]
-    buffers: dict[int, Buffer]
+    buffers: dict[int, LogicalBuffer]
     traces: list[list[HeapEvent]]
+
+    def buffer(self, number: int) -> Buffer:
+        return Buffer(self.program, self.buffers[number])
 
 
 def read_buffers(program: Program) -> BufferAssignment | None:
     """Read a program's buffer assignment; return None if it is missing or damaged.
 
-    Negative sizes and duplicate buffer ids count as damage. The caller must check all other values.
+    Duplicate buffer ids, and allocations of negative size, count as damage. The caller must check
+    all other values.
     """
     data = program.read_buffer_assignment()
     try:
@@ -65,24 +73,16 @@ def read_buffers(program: Program) -> BufferAssignment | None:
 
 def _read(program: Program, data: bytes) -> BufferAssignment:
     message = decode(pb.BufferAssignment, data, 0)
-    buffers: dict[int, Buffer] = {}
-    for buffer in message.logical_buffers:
-        buffer_id, size = buffer.id, buffer.size
-        if size < 0:
-            raise Damage(0, f"buffer {buffer_id} has a negative size")
-        if buffer_id in buffers:
-            raise Damage(0, f"two buffers have the id {buffer_id}")
-        buffers[buffer_id] = Buffer(buffer_id, size, program, buffer.defined_at)
+    buffers = {buffer.id: buffer for buffer in message.logical_buffers}
+    if len(buffers) < len(message.logical_buffers):
+        n_of = Counter(buffer.id for buffer in message.logical_buffers)
+        raise Damage(0, f"two buffers have the id {n_of.most_common(1)[0][0]}")
     allocations = list(message.buffer_allocations)
     for allocation in allocations:
-        is_negative = any(part.offset < 0 or part.size < 0 for part in allocation.assigned)
-        if allocation.size < 0 or is_negative:
+        if allocation.size < 0:
             raise Damage(0, f"allocation {allocation.index} has a negative size")
     traces = [
         list(decode(pb.HeapSimulatorTrace, part, 0).events)
         for part in message.heap_simulator_traces
     ]
-    for event in chain.from_iterable(traces):
-        if event.kind not in (ALLOC, FREE, SHARE):
-            raise Damage(0, f"a heap event has the unknown kind {event.kind}")
-    return BufferAssignment(allocations, buffers, traces)
+    return BufferAssignment(program, allocations, buffers, traces)

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from _breakdown.light import NamedTuple
-from _breakdown.pipeline.groups import summed
+from _breakdown.light import NamedTuple, cached_property
+from _breakdown.pipeline.groups import grouped, summed
 from _proto.hlo.buffers import (
     ALLOC,
     FREE,
+    SHARE,
     Allocation,
     Buffer,
     BufferAssignment,
     HeapEvent,
+    LogicalBuffer,
     read_buffers,
 )
 from _proto.hlo.program import Instruction, Program
@@ -36,12 +38,24 @@ class Contradiction(Exception):
     """Raised if the buffer assignment contradicts itself; a correct compiler never writes this."""
 
 
-class HeldMemory(NamedTuple):
-    """Memory that is live at the peak, and the buffer that it is named after."""
+class HeldMemory:
+    """Memory that is live at the peak, and the ids of the buffers that it can be named after."""
 
-    size: int
-    kind: BufferKind
-    buffer: Buffer | None
+    def __init__(
+        self, size: int, kind: BufferKind, assignment: BufferAssignment, ids: Sequence[int]
+    ) -> None:
+        self.size, self.kind, self._assignment, self._ids = size, kind, assignment, ids
+
+    @cached_property
+    def buffer(self) -> Buffer | None:
+        """Return a parameter among the buffers, else the largest one. Ties go to the lowest id."""
+
+        def rank(buffer: Buffer) -> tuple[bool, int, int]:
+            here = buffer.instruction
+            is_parameter = here is not None and here.opcode == PARAMETER
+            return not is_parameter, -buffer.size, buffer.message.id
+
+        return min(map(self._assignment.buffer, self._ids), key=rank, default=None)
 
     @property
     def instruction(self) -> Instruction | None:
@@ -55,6 +69,7 @@ class Peak(NamedTuple):
     without a heap trace (`n_untraced` bytes) counts in full.
     """
 
+    assignment: BufferAssignment
     held: list[HeldMemory]
     reserved: int
     maxima: list[_Maximum]
@@ -78,7 +93,7 @@ class Peak(NamedTuple):
         fall = 0
         for maximum in self.maxima:
             ids = {event.buffer_id for event in maximum.events}
-            sizes = {number: size_of(maximum.buffers[number]) for number in ids}
+            sizes = {number: size_of(self.assignment.buffer(number)) for number in ids}
             fall += maximum.size - max(_live_bytes(maximum.events, sizes, {}))
         return fall
 
@@ -88,14 +103,14 @@ class Peak(NamedTuple):
 
 
 class _Maximum(NamedTuple):
-    """The maximum size of a heap, and the buffers that are live when it is first reached."""
+    """The maximum size of a heap, and the ids of the buffers that are live when it is first
+    reached."""
 
     size: int
-    live: list[Buffer]
+    live: list[int]
     instruction_name: str
-    # The events of the heap, and all buffers of the program.
+    # The events of the heap.
     events: list[HeapEvent]
-    buffers: Mapping[int, Buffer]
 
 
 def peak_of_program(program: Program) -> Peak | None:
@@ -132,7 +147,7 @@ def _peak_of(assignment: BufferAssignment) -> Peak:
     n_untraced = 0
     for place, allocation in enumerate(allocations):
         if kind_of(allocation) != TEMPORARY:
-            held.append(_held_whole(allocation, assignment.buffers))
+            held.append(_held_whole(allocation, assignment))
         elif place in heap_events:
             found = [_maximum(events, assignment.buffers) for events in heap_events[place]]
             if sum(maximum.size for maximum in found) > allocation.size:
@@ -140,12 +155,16 @@ def _peak_of(assignment: BufferAssignment) -> Peak:
                     f"allocation {allocation.index} is smaller than the buffers that are live in it"
                 )
             maxima += found
-            live = [buffer for maximum in found for buffer in maximum.live]
-            held += [HeldMemory(buffer.size, TEMPORARY, buffer) for buffer in live]
+            held += [
+                HeldMemory(assignment.buffers[number].size, TEMPORARY, assignment, [number])
+                for maximum in found
+                for number in maximum.live
+            ]
         elif allocation.size:
             n_untraced += allocation.size
-            held.append(_held_whole(allocation, assignment.buffers))
+            held.append(_held_whole(allocation, assignment))
     return Peak(
+        assignment,
         held,
         sum(allocation.size for allocation in allocations),
         maxima,
@@ -171,41 +190,29 @@ def kind_of(allocation: Allocation) -> BufferKind:
     return CONSTANT if allocation.is_constant else TEMPORARY
 
 
-def _held_whole(allocation: Allocation, buffers: Mapping[int, Buffer]) -> HeldMemory:
-    """Name an allocation after a parameter in it, else after its largest buffer. Ties go to the
-    lowest buffer id."""
-
-    def rank(buffer: Buffer) -> tuple[bool, int, int]:
-        is_parameter = buffer.instruction is not None and buffer.instruction.opcode == PARAMETER
-        return not is_parameter, -buffer.size, buffer.id
-
-    kind = kind_of(allocation)
-    return HeldMemory(
-        allocation.size,
-        kind,
-        min(
-            (buffers[assigned.logical_buffer_id] for assigned in allocation.assigned),
-            key=rank,
-            default=None,
-        ),
-    )
+def _held_whole(allocation: Allocation, assignment: BufferAssignment) -> HeldMemory:
+    ids = [assigned.logical_buffer_id for assigned in allocation.assigned]
+    return HeldMemory(allocation.size, kind_of(allocation), assignment, ids)
 
 
 def _allocation_by_buffer(
-    allocations: Sequence[Allocation], buffers: Mapping[int, Buffer]
+    allocations: Sequence[Allocation], buffers: Mapping[int, LogicalBuffer]
 ) -> dict[int, int]:
     """Map each buffer's id to the index of the allocation that contains it."""
     allocation_by_buffer: dict[int, int] = {}
     for place, allocation in enumerate(allocations):
+        whole = allocation.size
         for assigned in allocation.assigned:
-            buffer_id = assigned.logical_buffer_id
+            buffer_id, offset, size = assigned.logical_buffer_id, assigned.offset, assigned.size
             if buffer_id not in buffers:
                 raise Contradiction(
                     f"allocation {allocation.index} refers to the unknown buffer {buffer_id}"
                 )
             if buffer_id in allocation_by_buffer:
                 raise Contradiction(f"buffer {buffer_id} is in two allocations")
-            if assigned.offset + assigned.size > allocation.size:
+            if min(offset, size, buffers[buffer_id].size) < 0:
+                raise Contradiction(f"buffer {buffer_id} has a negative size or offset")
+            if offset + size > whole:
                 raise Contradiction(f"buffer {buffer_id} exceeds allocation {allocation.index}")
             allocation_by_buffer[buffer_id] = place
     return allocation_by_buffer
@@ -222,12 +229,14 @@ def _heap_events(
     heap_events: dict[int, list[list[HeapEvent]]] = {}
     events_of_buffer: dict[int, list[HeapEvent]] = {}
     for trace in assignment.traces:
-        by_place: dict[int, list[HeapEvent]] = {}
-        for event in trace:
-            if event.buffer_id not in assignment.buffers:
-                raise Contradiction(f"a heap trace refers to the unknown buffer {event.buffer_id}")
-            if event.buffer_id in allocation_by_buffer:
-                by_place.setdefault(allocation_by_buffer[event.buffer_id], []).append(event)
+        ids = [event.buffer_id for event in trace]
+        if unknown := set(ids) - assignment.buffers.keys():
+            raise Contradiction(f"a heap trace refers to the unknown buffer {min(unknown)}")
+        by_place = grouped(
+            (allocation_by_buffer[number], event)
+            for number, event in zip(ids, trace, strict=True)
+            if number in allocation_by_buffer
+        )
         for place, events in by_place.items():
             if events_of_buffer.get(events[0].buffer_id) == events:
                 continue
@@ -238,7 +247,7 @@ def _heap_events(
     return heap_events
 
 
-def _maximum(events: list[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum:
+def _maximum(events: list[HeapEvent], buffers: Mapping[int, LogicalBuffer]) -> _Maximum:
     sizes = {event.buffer_id: buffers[event.buffer_id].size for event in events}
     totals = list(_live_bytes(events, sizes, {}))
     size = max(totals)
@@ -247,8 +256,7 @@ def _maximum(events: list[HeapEvent], buffers: Mapping[int, Buffer]) -> _Maximum
     # Replay the events up to the maximum.
     for _ in _live_bytes(events[: at + 1], sizes, live):
         pass
-    held = [buffers[buffer_id] for buffer_id in live]
-    return _Maximum(size, held, events[at].instruction_name, events, buffers)
+    return _Maximum(size, list(live), events[at].instruction_name, events)
 
 
 def _live_bytes(
@@ -275,6 +283,8 @@ def _live_bytes(
                 del live[owner]
                 size -= sizes[owner]
         else:
+            if event.kind not in (ALLOC, SHARE):
+                raise Contradiction(f"a heap event has the unknown kind {event.kind}")
             if buffer_id in present:
                 raise Contradiction(f"buffer {buffer_id} is allocated twice")
             shared = event.share_with_canonical_id
