@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import sub
 from typing import Final, Literal
 
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.traffic import Access, accesses_of, copied_by, moves_parts
-from _breakdown.analysis.arrays.values import Arrays, arrays_of, operand_values
+from _breakdown.analysis.arrays.values import Arrays, arrays_of
 from _breakdown.analysis.roof.ledger import DATA_MOVEMENT, MEMORY_BOUND, LedgerEntry
 from _breakdown.analysis.roof.roofs import Roofs
 from _breakdown.light import NamedTuple, cached_property
@@ -152,7 +154,8 @@ class StepArray:
             return None
         sources = [
             array
-            for _, _, array in operand_values(here, self._arrays)
+            for arrays in here.operand_arrays
+            for array in arrays or ()
             if _LARGE * array.n_elements >= self.shape.n_elements and is_float(array.dtype)
         ]
         widest = max(sources, key=lambda array: array.bits or 0, default=None)
@@ -210,22 +213,17 @@ class StepArrays:
             self.bound_time += ran.total
             times = shares(ran.total, n_bytes)
         for (value, path, _, is_write), of_each, time in zip(accesses, n_bytes, times, strict=True):
-            array = self._array(value, arrays)
-            if array is not None:
-                moved = of_each * ran.n
-                uses = array.writes if is_write else array.reads
-                uses.append(Use(ran, path, is_write, moved, time))
-                array.moved += moved
-                array.time += time
-
-    def _array(self, value: Value, arrays: Arrays) -> StepArray | None:
-        known = self.by_value.get(value)
-        if known is None:
-            shape = value.array
-            if shape is None:
-                return None
-            known = self.by_value[value] = StepArray(value, shape, arrays)
-        return known
+            array = self.by_value.get(value)
+            if array is None:
+                shape = value.array
+                if shape is None:
+                    continue
+                array = self.by_value[value] = StepArray(value, shape, arrays)
+            moved = of_each * ran.n
+            uses = array.writes if is_write else array.reads
+            uses.append(Use(ran, path, is_write, moved, time))
+            array.moved += moved
+            array.time += time
 
     def _corrected(self, ran: Executions, accesses: Sequence[Access]) -> list[int]:
         """Return the bytes of each access, scaled to the bytes that the profiler counts for the op.
@@ -234,7 +232,7 @@ class StepArrays:
         whole arrays for some ops that only read or update slices.
         """
         op = ran.op
-        found = [access.n_bytes for access in accesses]
+        found = [n_bytes for _, _, n_bytes, _ in accesses]
         assert op.instruction is not None
         if op.instruction.is_asynchronous or op.is_opaque or op.hbm_bytes is None:
             return found
@@ -349,11 +347,5 @@ def shares(whole: int, parts: Sequence[int]) -> list[int]:
     total = sum(parts)
     if not total:
         return [0] * len(parts)
-    found = []
-    begin = so_far = 0
-    for part in parts:
-        so_far += part
-        end = whole * so_far // total
-        found.append(end - begin)
-        begin = end
-    return found
+    ends = [whole * so_far // total for so_far in accumulate(parts)]
+    return list(map(sub, ends, [0, *ends]))

@@ -6,14 +6,12 @@ writes the update. A kernel is assumed to read and write each of its arrays once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TypeAlias
 
 from _breakdown.analysis.arrays.graph import Value, inputs_of_chain, is_layout, operand
-from _breakdown.analysis.arrays.values import Arrays, operand_values, output_at
-from _breakdown.light import NamedTuple
+from _breakdown.analysis.arrays.values import Arrays, output_at
 from _proto.hlo.program import Computation, Instruction
-from _proto.hlo.shapes import Array, Path
-from _proto.hlo.text import HBM
+from _proto.hlo.shapes import Path
 from _proto.hlo.traffic import is_partial, read_of, update_of
 
 _UPDATE = "dynamic-update-slice"
@@ -28,16 +26,10 @@ _COPIES = frozenset(("bitcast", "copy", "transpose", "reshape", "dynamic-slice",
 _PLACEHOLDERS = (b"AllocateBuffer", b"ConcatBitcast")
 
 
-class Access(NamedTuple):
-    """An op's access to an array, with the bytes that one execution moves to or from HBM.
-
-    `path` is the place of a written array in the op's output.
-    """
-
-    array: Value
-    path: Path
-    n_bytes: int
-    is_write: bool
+# An op's access to an array: the array, the place of a written array in the op's output, the bytes
+# that one execution moves to or from HBM, and whether the op writes it. A plain tuple, because a
+# step has many.
+Access: TypeAlias = tuple[Value, Path, int, bool]
 
 
 def moves_parts(op: Instruction) -> bool:
@@ -95,16 +87,22 @@ def accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
 
 
 def _accesses_of(op: Instruction, arrays: Arrays) -> list[Access]:
-    if op.opcode in _NO_TRAFFIC or op.message.custom_call_target in _PLACEHOLDERS:
-        return []
     if op.is_asynchronous:
         return _of_chain(op, arrays)
-    read, written = _partly_read(op, arrays), _partly_written(op, arrays)
+    if op.opcode in _NO_TRAFFIC or op.message.custom_call_target in _PLACEHOLDERS:
+        return []
+    read: dict[int, int | None] = {}
+    written: dict[Path, int | None] = {}
+    if moves_parts(op):
+        read, written = _partly_read(op, arrays), _partly_written(op, arrays)
     found: list[Access] = []
-    for index, value, array in operand_values(op, arrays):
-        found += _access(arrays, value, array, is_write=False, moved=read.get(index))
-    for path, array in arrays.leaves(op):
-        found += _access(arrays, Value(op, path), array, is_write=True, moved=written.get(path))
+    for index, operand_id in enumerate(op.message.operand_ids):
+        if (given := op.computation.instruction(operand_id)) is not None:
+            found += _accesses(given, arrays, read.get(index), is_write=False)
+    for array, path, size, _ in _accesses(op, arrays, None, is_write=True):
+        moved = written.get(path)
+        if moved != 0:
+            found.append((array, path, size if moved is None else min(moved, size), True))
     return found
 
 
@@ -140,23 +138,17 @@ def _partial_body(op: Instruction) -> Computation | None:
     return op.called[0] if op.opcode == "fusion" and op.called and is_partial(op) else None
 
 
-def _access(
-    arrays: Arrays, value: Value, array: Array, *, is_write: bool, moved: int | None = None
-) -> Sequence[Access]:
-    """Return the access to an array of which an op moves all bytes, or `moved` bytes if given; none
-    if no byte is moved, or if the size is unknown."""
-    size = array.n_bytes if array.memory_space == HBM else 0
-    if size is None or moved == 0:
-        return ()
-    n_bytes = size if moved is None else min(moved, size)
-    return (Access(arrays.array_of(value), value.path, n_bytes, is_write),)
-
-
-def _written(op: Instruction, arrays: Arrays) -> list[Access]:
-    found: list[Access] = []
-    for path, array in arrays.leaves(op):
-        found += _access(arrays, Value(op, path), array, is_write=True)
-    return found
+def _accesses(
+    here: Instruction, arrays: Arrays, moved: int | None, *, is_write: bool
+) -> list[Access]:
+    """Return the accesses to the arrays of an output of which an op moves all bytes, or `moved`
+    bytes if given; none if no byte is moved. Omit arrays of unknown size."""
+    if moved == 0:
+        return []
+    return [
+        (array, path, size if moved is None else min(moved, size), is_write)
+        for array, path, size in arrays.parts(here)
+    ]
 
 
 def _size(op: Instruction | None, arrays: Arrays) -> int:
@@ -172,14 +164,13 @@ def _of_chain(op: Instruction, arrays: Arrays) -> list[Access]:
         return []
     slices = [inner for part in chain for inner in part.inside() if inner.opcode in _SLICES]
     moved = _size(done, arrays) if slices or done.opcode.startswith("slice-") else None
-    written = _written(done, arrays)
-    seen = {access.array for access in written}
+    written = _accesses(done, arrays, None, is_write=True)
+    seen = {array for array, *_ in written}
     found = []
     for source in inputs_of_chain(op):
-        for path, array in arrays.leaves(source):
-            for access in _access(arrays, Value(source, path), array, is_write=False, moved=moved):
-                # The parts of the op pass the same array on.
-                if access.array not in seen:
-                    seen.add(access.array)
-                    found.append(access)
+        for access in _accesses(source, arrays, moved, is_write=False):
+            # The parts of the op pass the same array on.
+            if access[0] not in seen:
+                seen.add(access[0])
+                found.append(access)
     return found + written

@@ -7,12 +7,13 @@ array as the value that they pass on. A copy to another layout or memory is a ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from _breakdown.analysis.arrays.graph import DEEPEST, WHILE, Value, body_of, operand
 from _proto import hlo_pb2 as pb
 from _proto.hlo.program import Computation, Instruction, Program
 from _proto.hlo.shapes import Array, Path, read_arrays
+from _proto.hlo.text import HBM
 from _proto.hlo.traffic import is_partial, update_of
 
 _CALL, _CONDITIONAL, _PARAMETER, _TUPLE = "call", "conditional", "parameter", "tuple"
@@ -22,6 +23,8 @@ _UPDATE = "dynamic-update-slice"
 _CONTROL = (WHILE, _CALL, _CONDITIONAL)
 # Instructions whose output is their first operand.
 _SAME = frozenset(("bitcast", "opt-barrier", _UPDATE))
+# Instructions that can pass on a value.
+_PASSING = _SAME | {*_CONTROL, _PARAMETER, _TUPLE, "custom-call", "fusion", "get-tuple-element"}
 _CONCAT_BITCAST = b"ConcatBitcast"
 
 
@@ -41,6 +44,7 @@ class Arrays:
         self._caller_of: dict[Computation, Instruction] = {}
         # The next value on the way to the value that defines the array.
         self._next: dict[Value, Value] = {}
+        self._parts: dict[Instruction, Sequence[tuple[Value, Path, int]]] = {}
         self._aliases: dict[Instruction, dict[Path, tuple[int, Path]]] = {}
         self._join()
 
@@ -48,11 +52,23 @@ class Arrays:
         """Return the arrays of an instruction's output, each with its path in nested tuples."""
         return read_arrays(instruction.message.shape) if instruction.leaves else ()
 
+    def parts(self, instruction: Instruction) -> Sequence[tuple[Value, Path, int]]:
+        """Return each array of an instruction's output: the value that defines it, its path in the
+        output, and its bytes in HBM. Omit arrays of unknown size."""
+        if instruction not in self._parts:
+            self._parts[instruction] = [
+                (self.array_of(Value(instruction, path)), path, size)
+                for path, array in self.leaves(instruction)
+                if (size := array.n_bytes if array.memory_space == HBM else 0) is not None
+            ]
+        return self._parts[instruction]
+
     def array_of(self, value: Value) -> Value:
         """Return the value that defines the array of a value."""
+        if value.instruction.opcode not in _PASSING and value not in self._next:
+            return value
         passed: dict[Value, None] = {}
         while True:
-            # The value that defines an array is followed by itself.
             before = self._next.get(value) or self._before(value) or value
             passed[value] = None
             # Only a damaged program has other values that pass themselves on, or contain
@@ -174,12 +190,3 @@ def output_at(fusion: Instruction, path: Path) -> Instruction | None:
     if root is None or root.opcode != _TUPLE or not path:
         return root if not path else None
     return operand(root, path[0])
-
-
-def operand_values(instruction: Instruction, arrays: Arrays) -> Iterator[tuple[int, Value, Array]]:
-    """Yield each array of the operands: the operand's index, the value, and its shape."""
-    for index, operand_id in enumerate(instruction.message.operand_ids):
-        given = instruction.computation.instruction(operand_id)
-        if given is not None:
-            for path, array in arrays.leaves(given):
-                yield index, Value(given, path), array
