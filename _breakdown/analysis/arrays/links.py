@@ -19,7 +19,7 @@ the trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Literal
 
@@ -69,11 +69,10 @@ class Links:
         collectives: Iterable[Executions],
         # Position of each instruction in the order of the trace.
         order: Mapping[Instruction, int],
-        # Total time and number of executions of an instruction.
-        time_of: Callable[[Instruction], int],
-        n_of: Callable[[Instruction], int],
+        # The executions of instructions, also of loops.
+        ran_of: Mapping[Instruction, Executions],
     ) -> None:
-        self._order, self._total_of, self._n_of = order, time_of, n_of
+        self._order, self._ran_of = order, ran_of
         self._bytes: dict[Instruction, int] = {}
         self._alone: dict[Instruction, float] = {}
         # The number of executions, the time per byte on the links, and the duration of a replay
@@ -128,7 +127,8 @@ class Links:
             if moved:
                 more = self._saved(computation, events, self._made_asynchronous(then, moved))
                 # The bytes on the links stay the same, so no other collective ends earlier.
-                saved += max(0, min(more - edited_saves, sum(map(self._total_of, moved))))
+                total = sum(self._ran_of[here].total for here in moved)
+                saved += max(0, min(more - edited_saves, total))
         return saved
 
     def _made_asynchronous(self, events: Iterable[_Event], moved: set[Instruction]) -> list[_Event]:
@@ -223,7 +223,10 @@ class Links:
     @cached_property
     def _time_of(self) -> dict[Instruction, float]:
         """Map the instructions that ran to the mean time of one execution."""
-        return {here: self._total_of(here) / (self._n_of(here) or 1) for here in self._order}
+        ran_of = self._ran_of
+        return {
+            here: ran.total / ran.n if (ran := ran_of.get(here)) else 0.0 for here in self._order
+        }
 
     def _saved(
         self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
@@ -232,8 +235,10 @@ class Links:
         to `then`."""
         known = self._replays.get(computation)
         if known is None:
-            n = max(self._n_of(event.here) for event in now)
-            measured = sum(self._total_of(event.here) for event in now if event.kind != _BEGIN) / n
+            ran_of = self._ran_of
+            ran = [(each.kind, ran_of[each.here]) for each in now if each.here in ran_of]
+            n = max(of_each.n for _, of_each in ran)
+            measured = sum(of_each.total for kind, of_each in ran if kind != _BEGIN) / n
             pace = self._pace_of(now, measured)
             known = self._replays[computation] = n, pace, _replayed(now, pace)
         n, pace, duration = known

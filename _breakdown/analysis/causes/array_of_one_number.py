@@ -33,9 +33,9 @@ FOR_BUFFERS = (
 def find(of: StepProgram) -> Iterator[Cause]:
     arrays = (
         of.arrays.by_value.get(Value(here))
-        for here in of.with_opcodes("broadcast")
+        for here in of.run_with("broadcast")
         # The operand of a damaged program can be missing.
-        if here in of.ran_of and any(is_one_number(Value(one)) for one in here.operands)
+        if any(is_one_number(Value(one)) for one in here.operands)
     )
     written = [array for array in arrays if array and len(array.writes) == 1]
     by_use = grouped((_use_of(array), array) for array in written)

@@ -62,6 +62,7 @@ def _sums(ran: Executions) -> bool:
 
 
 def _flops_per_ps(of: StepProgram, dots: Sequence[Executions]) -> float:
-    costs = [(ran, of.entry_of[ran.op.instruction].cost) for ran in dots if ran.op.instruction]
-    flops = sum((cost.flops or 0) * ran.n for ran, cost in costs if cost)
+    wanted = set(dots)
+    entries = (entry for entry in of.ledger if entry.ran in wanted)
+    flops = sum((entry.cost.flops or 0) * entry.ran.n for entry in entries if entry.cost)
     return flops / max(1, total_of(dots))

@@ -62,7 +62,7 @@ def _reduced(of: StepProgram, large: list[StepArray]) -> Iterator[Cause]:
         # An op can write what it computes of an array instead of the array, but not a matmul, a
         # kernel or a collective.
         if not any(multiplies(use.ran) for use in array.uses)
-        if of.collective_at.keys().isdisjoint(ran.op.instruction for ran in array.makers)
+        if set(of.collectives).isdisjoint(array.makers)
         # Loops write an array for many rounds slice by slice, and can read it in this way.
         if array.written == (array.shape.n_bytes or 0) * sum(use.ran.n for use in array.writes)
         if (moved := sizes.little.left(array.value)) and moved.left <= LITTLE

@@ -158,7 +158,7 @@ def _is_needed(of: StepProgram, array: StepArray, here: Instruction) -> bool:
 
 def _undone_pads(of: StepProgram) -> Iterator[Cause]:
     """Yield the causes for arrays that are padded, updated, and cut to their old shape."""
-    pairs = [pair for pad in of.with_opcodes("pad") if (pair := _pad_and_cut(of, pad))]
+    pairs = [pair for pad in of.run_with("pad") if (pair := _pad_and_cut(of, pad))]
     for place, row in grouped((of.place_at(pad), (pad, cut)) for pad, cut in pairs).items():
         members = [of.ran_of[here] for pair in row for here in pair]
         shape = row[0][1].shape
@@ -178,7 +178,7 @@ def _undone_pads(of: StepProgram) -> Iterator[Cause]:
 def _pad_and_cut(of: StepProgram, pad: Instruction) -> tuple[Instruction, Instruction] | None:
     """Return a pad, and the slice that cuts the array to its old shape after updates in place, if
     nothing else reads the padded array, or needs the old one afterwards."""
-    given = operand(pad, 0) if pad in of.ran_of else None
+    given = operand(pad, 0)
     old = of.arrays.array_at(Value(given)) if given else None
     if not old or (old.shape.n_bytes or 0) < _MIN_BYTES:
         return None

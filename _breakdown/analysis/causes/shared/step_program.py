@@ -4,7 +4,7 @@ lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from _breakdown.analysis.arrays.equal_copies import EqualCopies
@@ -27,7 +27,7 @@ from _breakdown.pipeline.scopes import merged_layers
 from _breakdown.pipeline.vocabulary import COLLECTIVES, COMM
 from _breakdown.units import counted
 from _proto.hlo.parameters import n_partitions
-from _proto.hlo.program import Instruction, Program
+from _proto.hlo.program import Computation, Instruction, Program
 
 # Most rules skip ops that take less than 1 / `_SHORT` of the smallest gain, because reading their
 # shapes takes time.
@@ -107,14 +107,23 @@ class StepProgram:
 
     def with_opcodes(self, *opcodes: str) -> list[Instruction]:
         """Return the instructions with these opcodes, also those inside fusions, by opcode."""
-        found = [
+        return [
             here
-            for part in self.program.computations
-            if not part.opcodes.isdisjoint(opcodes)
+            for opcode in sorted(opcodes)
+            for part in self._parts_with.get(opcode, ())
             for here in part.instructions
-            if here.opcode in opcodes
+            if here.opcode == opcode
         ]
-        return sorted(found, key=attrgetter("opcode"))
+
+    @cached_property
+    def _parts_with(self) -> dict[str, list[Computation]]:
+        return grouped(
+            (opcode, part) for part in self.program.computations for opcode in part.opcodes
+        )
+
+    def run_with(self, opcode: str) -> list[Instruction]:
+        """Return the instructions with an opcode that run as ops."""
+        return [here for here in self.ran_of if here.opcode == opcode]
 
     @cached_property
     def softmaxed(self) -> set[Instruction]:
@@ -145,12 +154,6 @@ class StepProgram:
         return {ran.op.instruction: ran for ran in self.leaves if ran.op.instruction}
 
     @cached_property
-    def entry_of(self) -> dict[Instruction, LedgerEntry]:
-        return {
-            entry.ran.op.instruction: entry for entry in self.ledger if entry.ran.op.instruction
-        }
-
-    @cached_property
     def order(self) -> dict[Instruction, int]:
         """Map instructions that ran to their positions in the order of the trace.
 
@@ -165,22 +168,18 @@ class StepProgram:
         return order
 
     @cached_property
-    def container_of(self) -> dict[Instruction, Executions]:
-        """Map each container that ran, such as a `while`, to its executions."""
-        return {
+    def all_ran_of(self) -> dict[Instruction, Executions]:
+        """Map instructions to their executions, including containers, such as a `while`."""
+        containers = {
             ran.op.instruction: ran
             for ran in self.step.containers
             if ran.op.program is self.program and ran.op.instruction
         }
-
-    def time_of(self, instruction: Instruction) -> int:
-        """Return the time of an instruction; the time of a loop includes all ops inside it."""
-        ran = self.ran_of.get(instruction) or self.container_of.get(instruction)
-        return ran.total if ran else 0
+        return {**containers, **self.ran_of}
 
     def n_of(self, instruction: Instruction) -> int:
         """Return the number of executions of an instruction or a loop."""
-        ran = self.ran_of.get(instruction) or self.container_of.get(instruction)
+        ran = self.all_ran_of.get(instruction)
         return ran.n if ran else 0
 
     def trips(self, loop: Instruction) -> int | None:
@@ -225,17 +224,13 @@ class StepProgram:
         return [ran for ran in self.collectives if ran.total * 20 >= self.floor]
 
     @cached_property
-    def collective_at(self) -> dict[Instruction, Executions]:
-        return {ran.op.instruction: ran for ran in self.collectives if ran.op.instruction}
-
-    @cached_property
     def equal_copies(self) -> EqualCopies:
         """Return the values that are equal on several devices."""
         return EqualCopies(self.program, n_partitions(self.program))
 
     @cached_property
     def links(self) -> Links:
-        return Links(self.collectives, self.order, self.time_of, self.n_of)
+        return Links(self.collectives, self.order, self.all_ran_of)
 
     @property
     def is_own(self) -> Callable[[str], bool]:
