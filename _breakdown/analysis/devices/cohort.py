@@ -17,8 +17,6 @@ from _breakdown.pipeline.groups import grouped
 
 # A device is reported as slow only if it costs at least this share of the step.
 SMALLEST_COST: Final = Fraction(1, 200)
-# Devices are compared if collectives take at least 1/WORTH_COMPARING of the step.
-WORTH_COMPARING: Final = 20
 # A difference is significant if its probability by chance is at most this.
 ALPHA = Fraction(1, 20)
 # Limits of the verdict, in percent of the step: an imbalance below the first limit is `balanced`,

@@ -8,7 +8,6 @@ from typing import Any
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, REGIONS, RULES, Rule
 from _breakdown.analysis.causes.shared.cause import StepFacts
 from _breakdown.analysis.causes.shared.find import causes_of, row_of
-from _breakdown.analysis.devices.cohort import WORTH_COMPARING
 from _breakdown.analysis.idle.periods import periods_of
 from _breakdown.analysis.kernel.kernel_regions import inside_kernels
 from _breakdown.analysis.roof.costs import costs_by_kernel
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from _breakdown.analysis.comm.peers import Peers
 
 Json = dict[str, Any]
+
+# Devices are compared if collectives take at least 1/_WORTH_COMPARING of the step.
+_WORTH_COMPARING = 20
 
 
 class FoundCauses(NamedTuple):
@@ -73,7 +75,7 @@ def facts_of(
 def has_reason_to_compare(step: Step, ledger: Sequence[LedgerEntry]) -> bool:
     """Return whether collectives take enough of a single step, and the file has other devices."""
     exposed = sum(entry.total for entry in ledger if entry.name == COLLECTIVE)
-    is_worth = exposed * WORTH_COMPARING >= step.duration > 0
+    is_worth = exposed * _WORTH_COMPARING >= step.duration > 0
     return is_worth and step.picked is not None and len(tpus_of(step.device)) > 1
 
 
