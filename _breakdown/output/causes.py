@@ -41,7 +41,7 @@ def how_it_pauses(cause: Json, answer: Json) -> str:
     host = f"for the host{HOST_DOES.get(cause['cause'], '')}"
     pauses = cause["evidence"].get("pauses")
     if not pauses or pauses["n"] == pauses["n_gaps"]:
-        what = "programs" if answer["step_source"] == "cycles" else "steps"
+        what = "programs" if pauses and pauses["when"].startswith("between") else "steps"
         return f"Between {what}, the device{probably} waits {waits} {host}."
     how_long = span(pauses["min_ps"], pauses["max_ps"])
     how_often = f"The device{probably} waits {how_long} {host} {pauses['when']}"

@@ -388,7 +388,7 @@ class SeveralReasons(unittest.TestCase):
 class Cycles(unittest.TestCase):
     """Pauses in steps of several programs: 14 ms forward, 1 ms pause, 3 ms sample, 1 ms pause."""
 
-    def found(self, *in_each: tuple[str, float, float]) -> dict[str, Any]:
+    def found(self, *in_each: tuple[str, float, float], step: str = "1") -> dict[str, Any]:
         calls = [
             (name, round((19 * i + start) * MS), round((19 * i + end) * MS))
             for i in range(5)
@@ -400,14 +400,17 @@ class Cycles(unittest.TestCase):
         ]
         main = ("main", [("$serve.py:20 main", -9 * MS, 200 * MS), *calls])
         device = cycles.device(["forward", "pause", "sample", "pause"] * 5)
-        return answer(encode(Space([device, host(main)])), "bottleneck", "--step", "1")
+        return answer(encode(Space([device, host(main)])), "bottleneck", "--step", step)
 
     def test_function_that_launches_one_program_of_a_cycle_explains_the_pause_before_it(
         self,
     ) -> None:
         call, read, rows_of = (f"$sampler.py:{at}" for at in ("9 sample", "4 read", "6 rows"))
         inside = (call, 1, 14.96), (read, 1.1, 14.45), (rows_of, 14.46, 14.8)
-        result = self.found(("$feed.py:17 get_batch", 17.5, 18.8), *inside)
+        feed = ("$feed.py:17 get_batch", 17.5, 18.8)
+        whole = self.found(feed, *inside, step="all")
+        self.assertIn(": between programs, the device waits 4.00 of 94.0 ms", whole["headline"])
+        result = self.found(feed, *inside)
         self.assertEqual(
             [(row["source_user"], row["gain_ps"]) for row in result["causes"]],
             [("feed.py:17", MS), ("sampler.py:9", MS)],
