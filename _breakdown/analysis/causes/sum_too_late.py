@@ -19,7 +19,6 @@ from _breakdown.analysis.causes.shared.step_program import (
 )
 from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
 from _breakdown.analysis.sizes.sums import adds
-from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted, size
 from _proto.hlo.program import Instruction
@@ -65,7 +64,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
             remedy, more = FOR_PARTS, _of_reducing(of, rows)
         place = of.place_at(longest.moved.seed)
         cause = cause_of([*rows, *more], says, remedy, SEEN if is_sent else LIKELY, place)
-        yield cause if is_sent else cause._replace(changes=[*cause.changes, *_smaller(of, ops)])
+        if longest.law is sizes.sum:
+            cause = cause._replace(changes=[*cause.changes, *_smaller(of, rows)])
+        yield cause
 
 
 def _of_reducing(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
@@ -84,11 +85,14 @@ def _copies(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
     ]
 
 
-def _smaller(of: StepProgram, ops: Sequence[Executions]) -> Iterator[Change]:
-    """Yield the changes of the results of matmuls: other ops read only the sums."""
-    for array, use in (each for ran in ops for each in of.arrays.uses_of.get(ran, ())):
-        if use.is_write and (moved := sizes_of(of).sum.left(array.value)):
-            yield Resize(array.value, moved.left)
+def _smaller(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Change]:
+    """Yield the changes of the results of matmuls, and of what collectives read and write, because
+    other ops make or read only the sums."""
+    for row in rows:
+        for array, use in of.arrays.uses_of.get(row.ran, ()):
+            is_summed = use.is_write or row.kind == EXCHANGE
+            if is_summed and row.law.left(array.value):
+                yield Resize(array.value, row.moved.left)
 
 
 def _is_sum(seed: Instruction) -> bool:
