@@ -168,10 +168,15 @@ class WithProgram(Advice):
 
     def test_sort_of_the_order_of_another_sort_is_told_to_scatter(self) -> None:
         pair = tuple_of(array("s32", 512), array("s32", 512))
-        for index, begin in ((1, "Scatter instead of sorting"), (0, "Sort fewer elements")):
+        fewer = "Sort fewer elements"
+        for index, order, begin in (
+            (1, "iota", "Scatter instead of sorting"),
+            (0, "iota", fewer),
+            (1, "parameter", fewer),
+        ):
             main = [
-                op("x", "parameter", shape=array("s32", 512)),
-                op("iota.1", "iota", shape=array("s32", 512)),
+                op("x", "parameter", shape=array("s32", 512), number=1),
+                op("iota.1", order, shape=array("s32", 512)),
                 op("sort.1", "sort", "x", "iota.1", shape=pair),
                 take("keys", "sort.1", index, array("s32", 512)),
                 op("sort.2", "sort", "keys", "iota.1", shape=pair),

@@ -241,6 +241,9 @@ class PerOpRoof(unittest.TestCase):
                 " largest listed loss may be at m.py:1: up to 11 ps."
             )
         )
+        # A kernel of unknown cost is no loss.
+        told = answer(trace([*ops, kernel(20, 100)]), "roofline", *options)["headline"]
+        self.assertIn("may be at m.py:1: up to 11 ps.", told)
         alone = answer(trace(ops[1:]), "roofline")["step_summary"]
         self.assertIsNone(alone["t_roofline_per_op_ps"])
         self.assertIsNone(alone["shortfall_per_op_ps"])

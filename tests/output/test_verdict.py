@@ -145,10 +145,16 @@ class LargestLoss(unittest.TestCase):
             leaf(60, 59, "gather.1", stack="a.py:1:1"),
             kernel(119, 70, stack="a.py:1:1"),
         ]
-        ops.append(matmul(189, 11, 22, 0))
-        for lasting, loss in ((59, ("data_movement", 60)), (61, ("unjudged", 121))):
+        of_known_cost = matmul(189, 11, 22, 0)
+        for lasting, more, loss in (
+            (59, [of_known_cost], ("data_movement", 60)),
+            (61, [of_known_cost], ("unjudged", 121)),
+            # Without any cost, all math is alike.
+            (61, [], ("data_movement", 60)),
+        ):
             ops[1] = leaf(60, lasting, "gather.1", stack="a.py:1:1")
-            found = answer(trace(ops, [("0", 0, 200)]), "bottleneck", *PEAKS)["largest_loss"]
+            data = trace([*ops, *more], [("0", 0, 200)])
+            found = answer(data, "bottleneck", *PEAKS)["largest_loss"]
             self.assertEqual((found["class"], found["lost_ps"]), loss)
 
     def test_line_of_a_cause_that_explains_half_of_the_loss_is_left_out(self) -> None:

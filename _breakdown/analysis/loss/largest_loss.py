@@ -41,11 +41,11 @@ def loss_row(lines: Sequence[Line], losses: Losses, facts: StepFacts, idle: int)
             "lost_pct": percent(lost, facts.step.duration + pause),
             **roofs_missed(()),
         }
-    return row_of(line, of_line, facts) if line else None
+    return row_of(line, of_line, facts, losses) if line else None
 
 
-def row_of(line: Line, lost: int, facts: StepFacts) -> Json:
-    worst = line[0]
+def row_of(line: Line, lost: int, facts: StepFacts, losses: Losses) -> Json:
+    worst = max(line, key=losses.of)
     return {
         "class": worst.name,
         **likely_fields(worst.likely),
@@ -103,7 +103,7 @@ class Losses:
         """Return the time that a line loses without what causes gain there; 0 if a cause explains
         at least half of it."""
         ids = {ran.metadata_id for finding in line for ran in finding.group.members}
-        lost_by_op = self._at_most if line[0].name == UNJUDGED else self._known
+        lost_by_op = self._times(line[0])
         lost, gained = sum(map(lost_by_op.__getitem__, ids)), 0
         for found, ops, place in zip(self.causes, self._affected, self._places, strict=True):
             is_there = place == line[0].likely.line_user
@@ -115,5 +115,12 @@ class Losses:
 
     def explain(self, finding: Finding) -> bool:
         """Return whether known causes explain what a finding loses."""
-        lost = finding.weight if finding.name == UNJUDGED else finding.lost
-        return bool(self.causes and lost) and not self.without_causes([finding])
+        return bool(self.of(finding)) and not self.without_causes([finding])
+
+    def of(self, finding: Finding) -> int:
+        lost_by_op = self._times(finding)
+        return sum(lost_by_op[ran.metadata_id] for ran in finding.group.members)
+
+    def _times(self, worst: Finding) -> dict[int, int]:
+        """Return what each op loses in a line with this worst finding."""
+        return self._at_most if worst.name == UNJUDGED else self._known

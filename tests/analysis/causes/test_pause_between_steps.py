@@ -406,7 +406,8 @@ class Cycles(unittest.TestCase):
         self,
     ) -> None:
         call, read, rows_of = (f"$sampler.py:{at}" for at in ("9 sample", "4 read", "6 rows"))
-        inside = (call, 1, 14.96), (read, 1.1, 14.45), (rows_of, 14.46, 14.8)
+        listed = ("$sampler.py:7 <listcomp>", 14.56, 14.84)
+        inside = (call, 1, 14.96), (read, 1.1, 14.27), (rows_of, 14.28, 14.55), listed
         feed = ("$feed.py:17 get_batch", 17.5, 18.8)
         whole = self.found(feed, *inside, step="all")
         self.assertIn(": between programs, the device waits 4.00 of 94.0 ms", whole["headline"])
@@ -427,3 +428,8 @@ class Cycles(unittest.TestCase):
     def test_function_that_launches_all_programs_of_a_cycle_is_only_a_likely_reason(self) -> None:
         result = self.found(("$serve.py:9 one_cycle", -0.2, 18.9))
         self.assertEqual([row["confidence"] for row in result["causes"]], ["likely"])
+        self.assertIn("waits 2.00 ms between programs (", result["causes"][0]["says"])
+
+    def test_launch_of_a_program_is_no_work_before_it(self) -> None:
+        causes = self.found(("PjitFunction(sample)", 14.05, 14.97))["causes"]
+        self.assertEqual([row["confidence"] for row in causes], ["likely"])

@@ -84,6 +84,7 @@ class Cut(unittest.TestCase):
         # Another cause finds a single piece; all devices need what is equal, or the whole array.
         for pieces in ((own,), (own, same), (own, ("add", "own"))):
             self.assertEqual(self.found(*pieces), [])
+        self.assertEqual(self.found(own, own, primitive="add"), [])
 
     def test_gather_that_a_constraint_requires_is_not_reported(self) -> None:
         self.assertEqual(self.found(("negate", "own"), primitive="sharding_constraint"), [])
