@@ -397,7 +397,7 @@ def sentences(answer: Json) -> Iterator[str]:
             f"Math of unknown cost takes {percentage(unknown)} of the step; what it loses is not"
             " known."
             if unknown
-            else "Nothing large to mend."
+            else "No known loss is large."
         )
         yield from (says for _, says in sorted(parts, key=lambda part: -part[0]))
         yield from shares(answer)

@@ -43,9 +43,9 @@ class Headlines(unittest.TestCase):
             (50, "Start at model.py:3: changing the layout of arrays probably costs about 0.05 of"),
             (
                 25,
-                "Nothing large to mend. Changing the layout of arrays at model.py:3 probably costs",
+                "No known loss is large. Changing the layout of arrays at model.py:3 probably",
             ),
-            (24, "Nothing large to mend."),
+            (24, "No known loss is large."),
         ):
             with self.subTest(copied):
                 self.assertTrue(of_step(copied)["headline"].startswith(begins))
@@ -66,7 +66,7 @@ class Headlines(unittest.TestCase):
         for sent, says in (
             (100, "Start at loss.py:7, which loses 0.1 of 1.00 ns (10.0 %), mostly in"
                   " communication."),
-            (99, "Nothing large to mend. The largest loss without a known cause is at loss.py:7:"
+            (99, "No known loss is large. The largest loss without a known cause is at loss.py:7:"
                  " 0.099 of 1.00 ns (9.9 %), mostly in communication."),
         ):  # fmt: skip
             self.assertEqual(of_step(20, sent)["headline"], says)
@@ -87,7 +87,7 @@ class Headlines(unittest.TestCase):
         for a, b, c, says in (
             (100, 0, 0, f"Start at {at_a}"),
             (90, 90, 90, spread + less),
-            (90, 79, 79, f"Nothing large to mend.{less}"),
+            (90, 79, 79, f"No known loss is large.{less}"),
         ):
             unknown, end = [], 1000
             for name, lasting in zip("abc", (a, b, c), strict=True):
