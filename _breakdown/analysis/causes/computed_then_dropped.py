@@ -32,7 +32,8 @@ FOR_ZEROS = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    sizes, explained = sizes_of(of), of.explained_by("large_intermediate")
+    sizes = sizes_of(of)
+    explained = of.explained_by("large_intermediate", "parameter_relayout")
     found = [
         *sizes.ops_of(MATMUL, sizes.part, sizes.zero),
         *(

@@ -17,7 +17,7 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
     place_of_longest,
 )
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER
 from _breakdown.analysis.sizes.sums import adds
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted, size
@@ -33,8 +33,11 @@ FOR_PARTS = (
 )
 FOR_MATMULS = (
     "Sum first, with the weights, and multiply the sums: pool before a projection, apply a layer"
-    " that makes few channels before one that makes many rows, such as an interpolation."
+    " that makes few channels before one that makes many rows, such as an interpolation, or before"
+    " rows are looked up for each edge of a graph."
 )
+# Names of the ops before a sum, by kind.
+_NAMES = {MATMUL: "matmul", OTHER: "lookup"}
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
@@ -42,19 +45,26 @@ def find(of: StepProgram) -> Iterator[Cause]:
     found = [
         *sizes.ops_of(EXCHANGE, sizes.sum, sizes.local),
         *sizes.ops_of(MATMUL, sizes.sum),
+        *sizes.ops_of(OTHER, sizes.sum),
     ]
     keyed = (((row.kind, of.place_at(row.moved.seed).source_user), row) for row in found)
     for (kind, _), rows in grouped(keyed).items():
         ops, longest = [row.ran for row in rows], longest_of(rows)
         is_sent, is_sum = kind == EXCHANGE, _is_sum(longest.moved.seed)
-        before = counts_of(ops) if is_sent else counted(len(ops), "matmul")
+        # For rows that are only added up, more rows would have to be multiplied.
+        if kind == OTHER and not any(
+            "gather" in ran.op.instruction.opcodes for ran in ops if ran.op.instruction
+        ):
+            continue
+        before = counts_of(ops) if is_sent else counted(len(ops), _NAMES[kind])
         n = longest.value.array.n_bytes if longest.value.array else None
         over = f"over {round(1 / longest.moved.left)} elements"
         if longest.law is sizes.local:
             over = f"to {size(round((n or 0) * longest.moved.left))}"
+        does = "computed" if kind == MATMUL else "moved"
         says = (
             f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} {over}, after {before} at"
-            f" {line_says(place_of_longest(ops))} {'moved' if is_sent else 'computed'} all of them."
+            f" {line_says(place_of_longest(ops))} {does} all of them."
             f" {'Summing' if is_sum else 'Reducing'} first"
             f"{', and moving the results,' if is_sent else ''} would save <gain>."
         )

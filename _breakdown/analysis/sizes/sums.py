@@ -13,7 +13,9 @@ from _breakdown.analysis.sizes.edges import (
     MATMUL,
     MOVE,
     PASS,
+    PUT,
     REDUCE,
+    TAKE,
     Dims,
     Edge,
     kind_of,
@@ -27,7 +29,7 @@ class Sum(Law):
     """A sum over a dimension. The sum of a linear function is the function of the sum."""
 
     shrinks = True
-    crosses = frozenset((PASS, MOVE, LINEAR, MATMUL, REDUCE, EXCHANGE))
+    crosses = frozenset((PASS, MOVE, LINEAR, MATMUL, REDUCE, EXCHANGE, TAKE, PUT))
 
     def own(self, edge: Edge) -> Parts:
         given, by, place = edge.given.array, edge.by, edge.place
@@ -53,10 +55,13 @@ class Sum(Law):
     def is_crossed(self, edge: Edge) -> bool:
         if edge.kind in (REDUCE, EXCHANGE):
             return edge.place == 0 and adds(edge.by)
-        if edge.kind == MATMUL:
-            # Such as an interpolation. To follow most others takes long, and finds nothing.
+        if edge.kind == PUT:
+            return edge.by.opcode == "scatter" and edge.place == 2 and adds(edge.by)
+        if edge.kind in (MATMUL, TAKE):
+            # Such as an interpolation, or rows for the edges of a graph. Most others lead nowhere.
             given, made = edge.given.array, edge.made.array
-            return given is not None and made is not None and given.n_elements < made.n_elements
+            is_more = given is not None and made is not None and given.n_elements <= made.n_elements
+            return is_more and (edge.kind == MATMUL or edge.place == 0)
         is_linear = {"divide": edge.place == 0, "select": edge.place > 0}.get(edge.by.opcode, True)
         return edge.kind in self.crosses and is_linear
 

@@ -26,6 +26,10 @@ class ParameterRelayout(unittest.TestCase):
     def test_copy_of_a_parameter_names_its_path(self) -> None:
         copy = op("copy.1", "copy", "w", shape=COLUMNS, line="model.py:3")
         used = op("used", "negate", "copy.1", shape=COLUMNS)
+        # That only a part is read afterwards is no second cause.
+        part = op("part", "slice", "copy.1", shape=Shape("f32", (64, 1024)))
+        ran = ("copy.1", "data formatting"), ("part", "slice")
+        self.assertEqual(len(found([weight(), copy, part], *ran)), 1)
         (row,) = found([weight(), copy, used], ("copy.1", "data formatting"))
         self.assertEqual((row["cause"], row["gain_ps"]), ("parameter_relayout", 100))
         self.assertEqual((row["source_user"], row["confidence"]), ("model.py:3", "seen"))

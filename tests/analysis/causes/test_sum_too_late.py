@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import FAST, OF_ROWS, Json, causes, combining, take
+from tests.analysis.small_programs import FAST, OF_ROWS, Json, causes, combining, rows_of, take
 from tests.builders.hlo_proto import Op, array, listed_groups, op, packed, tuple_of
 from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
@@ -131,6 +131,35 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(added(64, "maximum"), [])
         # Adding up wider rows takes longer.
         self.assertEqual(added(64, width=128), [])
+
+    def test_layer_can_make_few_channels_before_rows_are_looked_up_for_edges(self) -> None:
+        def found(n_channels: int, *, weights: bool = False) -> list[Json]:
+            nodes, edges = array("f32", 64, 512), array("f32", 1024, 512)
+            of_rows = bytes_field(30, packed(1, [1]) + packed(2, [0]))
+            main = [
+                op("x", "parameter", shape=nodes),
+                op("w", "parameter", shape=array("f32", 512, n_channels), number=1),
+                op("ends", "parameter", shape=array("s32", 1024), number=2),
+                op("each", "parameter", shape=edges, number=3),
+                op("zero", "constant", shape=array("f32")),
+                op("zeros", "broadcast", "zero", shape=nodes),
+                op("half", "broadcast", "zero", shape=edges),
+                rows_of("x", "ends", edges, "rows"),
+                op("sent", "multiply", "rows", "each" if weights else "half", shape=edges),
+                op("sums", "scatter", "zeros", "ends", "sent",
+                   shape=nodes, calls=["addition"], extra=OF_ROWS),
+                op("out", "dot", "sums", "w", shape=array("f32", 64, n_channels),
+                   line="gcn.py:9", extra=of_rows),
+            ]  # fmt: skip
+            ran = [event("rows", "gather", 0, 1600), event("sums", "scatter", 1600, 1600)]
+            program = {"addition": combining("add"), "main": main}
+            rows = causes(program, ran, *FAST, duration=4000)
+            return [row for row in rows if row["cause"] == "sum_too_late"]
+
+        (row,) = found(64)
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("gcn.py:9", 2 * 1400))
+        self.assertEqual(found(512), [])
+        self.assertEqual(found(64, weights=True), [])
 
     def test_layer_can_make_few_channels_before_an_interpolation_makes_many_pixels(self) -> None:
         def found(n_channels: int, *more: Op) -> list[Json]:

@@ -149,7 +149,7 @@ class Sizes:
         self._laws: dict[str, Sequence[Law]] = {
             EXCHANGE: (self.sum, self.narrow, self.origin, self.addend, *seeded, self.local),
             MATMUL: (self.repeat, self.sum, *seeded),
-            OTHER: (self.repeat, *seeded),
+            OTHER: (self.repeat, *([self.sum] if self._looks_up else []), *seeded),
         }
 
     def _seeds(self) -> Iterator[tuple[SeededLaw, Value]]:
@@ -210,6 +210,8 @@ class Sizes:
             found = self._of_matmul(law, ran, op, dots)
         elif law is self.repeat:
             found = self._of_lookup(ran, op) if self._looks_up else None
+        elif law is self.sum:
+            found = self._of_rows(op)
         elif _NEEDING_ALL.isdisjoint(op.opcodes):
             found = self._of_elements(law, op)
         if found is None or found[0] > _NEARLY_ALL:
@@ -322,6 +324,21 @@ class Sizes:
                         return max(fraction(left), time * ran.n / max(1, ran.total)), value, moved
         return None
 
+    def _of_rows(self, op: Instruction) -> _Found | None:
+        """Return what is left of an op that looks up or adds up rows, if a matmul that makes
+        narrower rows ran before it."""
+        if op.opcodes.isdisjoint(("gather", "scatter")):
+            return None
+        found = self._of_elements(self.sum, op)
+        if found is None:
+            return None
+        _, value, moved = found
+        for dims, left in moved.parts.items():
+            ((dot, _), *_), *_ = (label for label, _ in left)
+            if dot.opcode in DOTS and all(map(is_one_number, _weights_of(left))):
+                return fraction(left), value, Moved({dims: left}, dot)
+        return None
+
     def _of_dot(self, law: Law, dot: Instruction) -> _Found | None:
         found: _Found | None = None
         # Where an operand has zeros, a matmul adds nothing. Where it repeats along what is summed,
@@ -368,14 +385,6 @@ class Sizes:
         if not own or not any(own):
             return False
         others = {(dim,) for dim, side in side_of.items() if side != own and any(side[1:])}
-        weights = [
-            Value(one)
-            for label, _ in left
-            for by, place in label[1:]
-            if not _is_plain(by)
-            for i, one in enumerate(by.operands)
-            if i != place
-        ]
         return all(
             is_one_number(each)
             or (
@@ -385,7 +394,7 @@ class Sizes:
                 and each.array.dims == made.array.dims
                 and repeated.parts.keys() >= others
             )
-            for each in weights
+            for each in _weights_of(left)
         )
 
     def _of_elements(self, law: Law, op: Instruction) -> _Found | None:
@@ -404,6 +413,13 @@ def _fraction(law: Law, value: Value) -> float:
 
 def _slower(left: Left, sides: Collection[object]) -> Left:
     return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
+
+
+def _weights_of(left: Left) -> Iterator[Value]:
+    """Yield the arrays with which the terms of sums are multiplied, except by plain matmuls."""
+    for by, place in {step for label, _ in left for step in label[1:]}:
+        if not _is_plain(by):
+            yield from (Value(one) for i, one in enumerate(by.operands) if i != place)
 
 
 def _is_plain(dot: Instruction) -> bool:
