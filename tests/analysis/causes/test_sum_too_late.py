@@ -259,6 +259,24 @@ class SumTooLate(unittest.TestCase):
         (row,) = rows("all", "largest")
         self.assertIn("moe.py:61 reduces f32[64,8,512] to 128.0 KiB", row["says"])
 
+    def test_matmul_of_gathered_rows_is_done_on_each_device_first(self) -> None:
+        def rows(groups: bytes) -> list[Json]:
+            # The weights are equal on devices of a pair.
+            made = array("f32", 64, 8, 8)
+            main = [
+                op("part", "parameter", shape=array("f32", 64, 8, 256), number=2),
+                op("half", "parameter", shape=array("f32", 256, 8), number=3),
+                op("w", "all-gather", "half", shape=array("f32", 512, 8),
+                   extra=listed_groups((0, 1), (2, 3))),
+                op("moved", "all-gather", "part", shape=ALL, line="moe.py:60", extra=groups),
+                op("out", "dot", "moved", "w", shape=made, line="moe.py:61", extra=DOT),
+            ]  # fmt: skip
+            return found(*main, collective="all-gather")
+
+        (row,) = rows(listed_groups((0, 1), (2, 3)))
+        self.assertIn("sums f32[64,8,512] to 16.0 KiB, after 1 all-gather", row["says"])
+        self.assertEqual(rows(listed_groups((0, 2), (1, 3))), [])
+
     def test_largest_few_are_taken_on_each_device_first(self) -> None:
         few, ids = array("f32", 64, 16), array("s32", 64, 16)
         logits = array("f32", 64, 4096)
