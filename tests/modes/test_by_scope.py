@@ -26,11 +26,6 @@ def result_of(ops: list[Op], *options: str) -> Json:
     return answer(trace(ops, STEP), "by_scope", *options)
 
 
-def totals(result: Json) -> dict[str, tuple[int, int]]:
-    """Return the total and own time of each scope, in the order of the rows."""
-    return {row["scope"]: (row["total_dur_ps"], row["self_dur_ps"]) for row in result["scopes"]}
-
-
 def check(case: unittest.TestCase, result: Json) -> None:
     """Check that no time is lost or counted twice."""
     case.assertEqual(list(faults(result)), [])
@@ -53,29 +48,6 @@ class Tree(unittest.TestCase):
             list(mlp["phases"].items()),
             [("backward", 1), ("forward", 2), ("recompute", 4), ("other", 8)],
         )
-
-    def test_path_comes_from_the_program_if_the_trace_has_none(self) -> None:
-        program = hlo_proto.hlo_proto(
-            {
-                "main": [
-                    instruction("a", "fusion", tf_op="jit(f)/jvp(mlp)/mul"),
-                    instruction("a.remat", "fusion", tf_op="jit(f)/jvp(mlp)/mul"),
-                    instruction("b.remat", "fusion"),
-                ]
-            }
-        )
-        ops = [
-            op(name, "loop fusion", 10 * i, 10, program_id=7)
-            for i, name in enumerate(("a", "a.remat", "b.remat"))
-        ]
-        data = encode(Space([tpu_plane(ops, STEP), metadata_plane({7: ("f", program)})]))
-        result = answer(data, "by_scope")
-        self.assertEqual(totals(result), {"": (20, 0), "mlp": (20, 20)})
-        # The phase comes from the op's path in the trace or from its name, not from the program.
-        self.assertEqual(result["scopes"][1]["phases"], {"unknown": 10, "recompute": 10})
-        phases = answer(data, "summary")["by_phase_rollup"]
-        self.assertEqual((phases["unknown"]["dur_ps"], phases["recompute"]["dur_ps"]), (20, 10))
-        self.assertEqual(result["no_scope"]["dur_ps"], 10)
 
 
 class NoScope(unittest.TestCase):

@@ -363,22 +363,6 @@ class Levels(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    def test_path_is_split_into_phase_scope_and_primitive(self) -> None:
-        for tf_op, scope in {
-            "jit(f)/jit(main)/add:": ("other", (), "add"),
-            "jit(f)/jvp()/while/body/layer/mlp/dot:": ("forward", ("layer", "mlp"), "dot"),
-            "jit(f)/transpose(jvp(head))/dot": ("backward", ("head",), "dot"),
-            "jit(f)/transpose(jvp())/rematted_computation/a/exp:": ("recompute", ("a",), "exp"),
-            "jit(f)/jvp(jit(silu))/mul:": ("forward", ("silu",), "mul"),
-            "jit(f)/jvp(layer/mlp)/dot:": ("forward", ("layer", "mlp"), "dot"),
-            "head/dot:": ("other", ("head",), "dot"),
-            "broadcast.47:": ("other", (), "broadcast"),
-            "w['blk']['n1']:": ("other", (), "w['blk']['n1']"),
-            "": ("other", (), ""),
-        }.items():
-            with self.subTest(tf_op=tf_op):
-                self.assertEqual(matching.scope_of(tf_op), scope)
-
     def test_frame_is_split_into_file_line_and_column(self) -> None:
         for frame, parts in {
             "/a/b.py:12:3": ("/a/b.py", 12, 3),

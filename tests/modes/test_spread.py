@@ -19,7 +19,7 @@ from _breakdown.analysis.devices.run_devices import spread_of_records
 from _breakdown.modes.spread import fields_of
 from _breakdown.pipeline.no_answer import NoAnswer
 from tests.builders import records
-from tests.builders.records import Json, Name, groups_of, pod
+from tests.builders.records import Json, Name, pod
 from tests.harness import within
 
 Loader = Callable[[], list[record_format.HostRecord | NoAnswer]]
@@ -39,11 +39,6 @@ def loader(data: bytes) -> Loader:
 
 def loader_of(record: Json) -> Loader:
     return loader(gzip.compress(json.dumps(record).encode(), 1))
-
-
-def refuse(host: str = "h9") -> list[record_format.HostRecord | NoAnswer]:
-    detail = f"{host}.xplane.pb: byte 7: it ends here"
-    raise NoAnswer("unreadable_xplane_pb", detail=detail)
 
 
 def spread_of(loaders: Mapping[str, Loader], top: int = 10**6, **options: Any) -> Json:
@@ -129,29 +124,6 @@ class Stragglers(unittest.TestCase):
                 self.assertEqual(answer["hosts"][0]["host"], slow[0])
                 for step in answer["steps"]:
                     self.assertEqual(step["slowest"], of(slow))
-
-    def test_slowed_line_is_listed_first(self) -> None:
-        program = records.made_up(0)
-        compute = {
-            key: sum(op.duration for op in ops)
-            for key, ops in groups_of(program).items()
-            if key[0] == "compute"
-        }
-        slow_key = sorted(compute, key=lambda key: -compute[key])[1]
-        names = names_of(2, 4)
-        run = pod(
-            program,
-            names,
-            slow={names[5]: lambda *key: 1.3 if key == slow_key else 1.0},
-            jitter=0.002,
-        )
-        answer = cohort(run)
-        self.assertEqual(answer["verdict"]["straggler"], of(names[5]))
-        self.assertLess(answer["verdict"]["uniform_pct"], 30)
-        self.assertEqual(answer["verdict"]["cause"], "own")
-        first = answer["slowest_vs_median"]["rows"][0]
-        self.assertEqual((first["kind"], first["agg_key"]), slow_key)
-        self.assertAlmostEqual(first["delta_pct"], 30, delta=1)
 
     def test_cause_of_a_straggler_is_identified(self) -> None:
         program = records.made_up(0)

@@ -1,37 +1,13 @@
-"""Test the mode `summary`: ranks, rollups, phases, idle gaps and kernels."""
+"""Test the mode `summary`: ranks, rollups, idle gaps and kernels."""
 
 from __future__ import annotations
 
 import unittest
 from typing import Any
 
-from tests.builders.xspace import Op, StatValue, op, trace
+from tests.builders.xspace import Op, op, trace
 from tests.harness import answer
-from tests.modes.small_steps import HERE, by_source, column, leaf, summary
-
-
-class Phases(unittest.TestCase):
-    def test_phase_is_derived_from_name_and_path(self) -> None:
-        for name, tf_op, phase in (
-            ("f.1", None, "unknown"),
-            ("f.1.remat", None, "unknown"),
-            ("f.1.remat2", "jit(f)/jvp(g)/add:", "recompute"),
-            ("f.1", "jit(f)/transpose(jvp(g))/rematted_computation/add:", "recompute"),
-            ("f.1", "jit(f)/rematted_computation/add:", "recompute"),
-            ("f.1", "jit(f)/rematted_computation", "other"),
-            ("f.1", "jit(f)/transpose(jvp(g))/add:", "backward"),
-            ("f.1", "jit(f)/transpose(jvp)/add:", "backward"),
-            ("f.1", "jit(f)/jvp(g)/transpose:", "forward"),
-            ("f.1", "jit(f)/jvp()/add:", "forward"),
-            ("f.1", "jit(f)/jvp/add:", "other"),
-            ("f.1", "jit(f)/transpose(g)/add:", "other"),
-            ("f.1", "jit(f)/adam/add:", "other"),
-            ("remat.1", "jit(f)/jvp(g)/add:", "forward"),
-        ):
-            with self.subTest(name=name, tf_op=tf_op):
-                facts: dict[str, StatValue] = {} if tf_op is None else {"tf_op": tf_op}
-                (row,) = by_source([leaf(0, 7, name, stack=HERE, **facts)])
-                self.assertEqual(row["phases"], {phase: 7})
+from tests.modes.small_steps import column, leaf, summary
 
 
 class IdleGaps(unittest.TestCase):

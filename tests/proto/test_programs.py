@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from _proto.hlo.backend_config import DeclaredCost
-from _proto.hlo.buffers import ALLOC, FREE, SHARE, Allocation, HeapEvent, read_buffers
-from _proto.hlo.collectives import Collective, collective_of, plan_of
+from _proto.hlo.buffers import read_buffers
+from _proto.hlo.collectives import collective_of, plan_of
 from _proto.hlo.dots import Dot, dot_of
 from _proto.hlo.nearest_line import lines_inside, nearest_line
 from _proto.hlo.program import Instruction
 from _proto.hlo.programs import Programs
-from _proto.hlo.replica_groups import AxisPart, Participants, in_groups, mesh_groups
+from _proto.hlo.replica_groups import in_groups
 from _proto.hlo.shapes import Array
 from _proto.trace import open_trace
 from tests.builders.hlo_proto import (
@@ -363,29 +363,6 @@ class Lines(unittest.TestCase):
         # No stack is complete: frame 1 is its own caller, and frame 5's caller has no line.
         self.assertEqual([read[f"op.{i}"].stack for i in range(1, 8)], [None] * 7)
 
-    def test_lines_inside_nested_fusions_are_counted(self) -> None:
-        read = opened(
-            {
-                "inner": [op("i.0", "parameter", line="m.py:9"), op("i.1", "add", line="m.py:1")],
-                "fused": [
-                    op("f.0", "broadcast", line="m.py:2"),
-                    op("f.1", "multiply", line="m.py:2"),
-                    op("f.2", "multiply", line="m.py:2"),
-                    op("f.3", "add"),
-                    op("f.4", "fusion", calls=["inner"], line="m.py:3"),
-                ],
-                "main": [
-                    op("fusion.1", "fusion", calls=["fused"]),
-                    op("while.1", "while", calls=["fused"]),
-                    op("add.1", "add", line="m.py:1"),
-                ],
-            }
-        )
-        expected = {"m.py:2": 2, "m.py:3": 1, "m.py:1": 1}
-        self.assertEqual(lines_inside(read["fusion.1"]), expected)
-        self.assertEqual(lines_inside(read["while.1"]), {})
-        self.assertEqual(lines_inside(read["add.1"]), {})
-
 
 def dot_program(
     operands: Sequence[str], *, depth: int = 1, opcode: str = "convolution", extra: bytes = b""
@@ -499,29 +476,6 @@ def chain_names(program: Opened, name: str) -> list[str]:
 
 
 class Chains(unittest.TestCase):
-    def test_start_update_and_done_form_a_chain(self) -> None:
-        read = main_of(
-            op("x", "parameter"),
-            op("a-start", "async-start", "x"),
-            op("b-start", "async-start", "x"),
-            op("a-update", "async-update", "a-start", "x"),
-            op("a-done", "async-done", "a-update"),
-            op("b-done", "async-done", "b-start"),
-            op("copy-start.1", "copy-start", "b-done"),
-            op("copy-done.1", "copy-done", "copy-start.1"),
-            op("send.1", "send", "x"),
-            op("send-done.1", "send-done", "send.1"),
-        )
-        for chain in (
-            ["a-start", "a-update", "a-done"],
-            ["b-start", "b-done"],
-            ["copy-start.1", "copy-done.1"],
-            ["send.1", "send-done.1"],
-            ["x"],
-        ):
-            for name in chain:
-                self.assertEqual(chain_names(read, name), chain, name)
-
     def test_done_is_paired_with_its_start_across_unrelated_instructions(self) -> None:
         read = main_of(
             op("w-start", "copy-start"),
@@ -685,18 +639,6 @@ class NearestLines(unittest.TestCase):
 class Groups(unittest.TestCase):
     """Test all known encodings of the devices that take part in a collective."""
 
-    def test_mesh_groups_are_expanded(self) -> None:
-        self.assertEqual(mesh_groups([4, 2], [AxisPart(0)]), ((0, 2, 4, 6), (1, 3, 5, 7)))
-        self.assertEqual(mesh_groups([4, 2], [AxisPart(1)]), ((0, 1), (2, 3), (4, 5), (6, 7)))
-        self.assertEqual(mesh_groups([4, 2], [AxisPart(0, 2, 2)]), ((0, 2), (1, 3), (4, 6), (5, 7)))
-        self.assertEqual(mesh_groups([4, 2], [AxisPart(0, 1, 2)]), ((0, 4), (1, 5), (2, 6), (3, 7)))
-        both = [AxisPart(1), AxisPart(0, 1, 2)]
-        self.assertEqual(mesh_groups([4, 2], both), ((0, 1, 4, 5), (2, 3, 6, 7)))
-        around = [AxisPart(0, 4, 2), AxisPart(0, 1, 2)]
-        self.assertEqual(mesh_groups([8], around), ((0, 1, 4, 5), (2, 3, 6, 7)))
-        self.assertEqual(mesh_groups([2, 2], [AxisPart(1)], [3, 1, 2, 0]), ((0, 2), (1, 3)))
-        self.assertEqual(mesh_groups([2, 2], []), ((0,), (1,), (2,), (3,)))
-
     def test_groups_are_read_from_the_fields_of_all_compiler_versions(self) -> None:
         cut, transposed = iota(4, 2, [8]), iota(4, 2, [2, 4], [1, 0])
         by_twos = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -722,82 +664,7 @@ class Groups(unittest.TestCase):
                 self.assertEqual(found and found.who, expected)
 
 
-class Collectives(unittest.TestCase):
-    def test_sparse_core_collective_is_found_from_its_start_update_or_done(self) -> None:
-        half, whole = array("bf16", 4, 512), array("bf16", 4, 1024, space=1)
-        read = opened(
-            {
-                "called": [
-                    op("c.0", "parameter", shape=half),
-                    op("all-gather.168", "all-gather", "c.0", shape=whole, extra=mesh([4, 2], [1])),
-                ],
-                "wrapped": [
-                    op("w.0", "parameter", shape=half),
-                    op("w.1", "custom-call", "w.0", calls=["called"]),
-                    op("later", "all-reduce", "w.0"),
-                ],
-                "main": [
-                    op("x", "abs"),
-                    op("ag-start", "async-start", calls=["wrapped"], thread="sparsecore"),
-                    op("ag-update", "async-update", "ag-start", "x"),
-                    op("ag-done", "async-done", "ag-update"),
-                ],
-            },
-            devices=(4, 2),
-        )
-        expected = Collective(
-            "all-gather.168",
-            "all-gather",
-            [Array("bf16", (4, 512), 0)],
-            [Array("bf16", (4, 1024), 1)],
-            Participants(2, "4 x 2, stride 1", groups=((0, 1), (2, 3), (4, 5), (6, 7))),
-        )
-        for name in ("ag-start", "ag-update", "ag-done"):
-            self.assertEqual(collective_of(read[name]), expected)
-            self.assertTrue(read[name].on_sparse_core)
-        self.assertEqual(read.program and read.program.n_devices, 8)
-        self.assertIsNone(collective_of(read["x"]))
-
-    def test_asynchronous_collective_has_the_inputs_of_start_and_outputs_of_done(self) -> None:
-        data = array("bf16", 8, 256)
-        read = main_of(
-            op("x", "abs", shape=data),
-            op(
-                "cp-start",
-                "collective-permute-start",
-                "x",
-                shape=tuple_of(data, data, array("u32")),
-                extra=pairs((0, 0), (2, 1)),
-            ),
-            op("cp-done", "collective-permute-done", "cp-start", shape=data),
-            op("lone-start", "all-gather-start", "x", shape=tuple_of(data, data)),
-            op("lone-done", "all-reduce-done", "x", shape=data),
-        )
-        arrays = [Array("bf16", (8, 256), 0)]
-        for name in ("cp-start", "cp-done"):
-            self.assertEqual(
-                collective_of(read[name]),
-                Collective(
-                    "cp-start",
-                    "collective-permute",
-                    arrays,
-                    arrays,
-                    Participants(None, "2 pairs, 1 to self", groups=((0,), (1, 2)), is_even=False),
-                ),
-            )
-        self.assertEqual(
-            collective_of(read["lone-start"]),
-            Collective(
-                "lone-start", "all-gather", arrays, None, Participants(None, None, groups=())
-            ),
-        )
-        # The operands of a done are not the collective's data, and the groups are unknown if the
-        # start is missing.
-        self.assertEqual(
-            collective_of(read["lone-done"]),
-            Collective("lone-done", "all-reduce", None, arrays, None),
-        )
-
+class Devices(unittest.TestCase):
     def test_number_of_devices_comes_from_the_device_assignment(self) -> None:
         for devices, n in ((None, None), ((1, 8), 8), ((0, 8), None), ((-1, -8), None)):
             read = main_of(op("x", "abs"), devices=devices)
@@ -843,48 +710,7 @@ SOME_BUFFERS = (
 )
 
 
-Assigned = Allocation.Assigned
-
-
 class Buffers(unittest.TestCase):
-    def test_buffer_assignment_is_read(self) -> None:
-        computations = {"main": [op("x", "abs"), op("y", "abs", "x")]}
-        read = opened(computations, buffers=SOME_BUFFERS)
-        assert read.buffers
-        _, allocations, _, traces = read.buffers
-        buffers = map(read.buffers.buffer, (14, 15))
-        # Compare texts, which leave out the fields that the tool does not read.
-        expected = [
-            Allocation(
-                size=100,
-                is_entry_computation_parameter=True,
-                parameter_number=3,
-                assigned=[Assigned(logical_buffer_id=14, size=100)],
-            ),
-            Allocation(
-                index=1,
-                size=64,
-                color=5,
-                assigned=[Assigned(logical_buffer_id=15, offset=8, size=50)],
-            ),
-            Allocation(
-                index=2, size=7, is_thread_local=True, maybe_live_out=True, is_constant=True
-            ),
-        ]
-        self.assertEqual(str(allocations), str(expected))
-        self.assertEqual(
-            [(part.size, part.instruction, part.shape_index) for part in buffers],
-            [(100, read["x"], ()), (50, read["y"], (0, 1))],
-        )
-        events = [
-            HeapEvent(kind=ALLOC, buffer_id=15, instruction_name="y"),
-            HeapEvent(kind=SHARE, buffer_id=14, share_with_canonical_id=15, instruction_name="y"),
-            HeapEvent(kind=FREE, buffer_id=15, instruction_name="x"),
-        ]
-        self.assertEqual(str(traces), str([[], events]))
-        self.assertEqual(read.notes, [])
-        self.assertIsNone(opened(computations).buffers)
-
     def test_damaged_buffer_assignment_is_noted(self) -> None:
         for damaged in (
             b"\x0a\x05",
