@@ -11,8 +11,6 @@ from typing import Any
 from tests.builders.xspace import op, trace
 from tests.harness import answer
 
-MS = 10**9
-
 Steps = list[tuple[str, int, int]]
 # Pauses of 20 ps after every second step of 80 ps.
 EVERY_SECOND = [(str(i), 80 * i + 20 * (i // 2), 80) for i in range(6)]
@@ -77,19 +75,16 @@ class TestPeriods(unittest.TestCase):
 
 
 class TestPauses(unittest.TestCase):
-    def assert_pauses(self, steps: Steps, **expected: Any) -> None:
-        self.assertEqual(periods(steps)["pauses"], expected)
-
     def test_pauses_recur_after_every_second_step(self) -> None:
-        self.assert_pauses(
-            EVERY_SECOND,
-            n=2,
-            n_gaps=5,
-            when="after every second step",
-            min_ps=20,
-            max_ps=20,
-            pct_of_period=9.091,
-        )
+        expected = {
+            "n": 2,
+            "n_gaps": 5,
+            "when": "after every second step",
+            "min_ps": 20,
+            "max_ps": 20,
+            "pct_of_period": 9.091,
+        }
+        self.assertEqual(periods(EVERY_SECOND)["pauses"], expected)
 
     def test_when_tells_regular_pauses_from_others(self) -> None:
         for lengths, when in (

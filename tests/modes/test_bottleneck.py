@@ -147,20 +147,6 @@ class Lines(unittest.TestCase):
 
 
 class WithoutSource(unittest.TestCase):
-    def test_ops_without_a_line_are_named_as_in_other_modes(self) -> None:
-        ops = [
-            op("f.1", "loop fusion", 0, 40, flops=1, bytes_accessed=1),
-            op("c.1", "convolution fusion", 40, 60, flops=1, bytes_accessed=1),
-            op("c.2", "convolution fusion", 100, 30, flops=1, bytes_accessed=1),
-        ]
-        data = trace(ops, [("0", 0, 130)])
-        of_source = answer(data, "by_source")["groups"]
-        groups = {row["agg_key"]: row["total_dur_ps"] for row in of_source}
-        result = answer(data, "bottleneck", *PEAKS, "--peak-hbm-gibps", "1e9")
-        for name in ("lines", "findings"):
-            self.assertEqual({row["agg_key"]: row["dur_ps"] for row in result[name]}, groups)
-        self.assertIn(" in <no source>:convolution fusion, which loses ", result["headline"])
-
     def test_advice_is_for_at_least_half_of_the_time(self) -> None:
         for dur, is_told in ((50, True), (51, False)):
             ops = [

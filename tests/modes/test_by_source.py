@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.builders.xspace import memory_access_breakdown, op, raw
+from tests.builders.xspace import memory_access_breakdown, raw
 from tests.modes.small_steps import (
     GIB,
     HERE,
@@ -51,18 +51,6 @@ class GroupNumbers(unittest.TestCase):
         (row,) = by_source([leaf(0, 1, flops=-1)])
         for fact in ("flops_sum", "bytes_accessed_sum", "model_flops_sum"):
             self.assertIsNone(row[fact])
-
-    def test_categories_and_dtypes_count_executions_in_order_of_appearance(self) -> None:
-        ops = [
-            op("z", "output fusion", 0, 1, shape="f32[1]{0}", stack=HERE),
-            *[op("a", "custom fusion", i, 1, shape="bf16[1]{0}", stack=HERE) for i in (1, 2)],
-            op("z", "output fusion", 3, 1, shape="f32[1]{0}", stack=HERE),
-        ]
-        (row,) = by_source(ops)
-        self.assertEqual(
-            list(row["hlo_categories"].items()), [("output fusion", 2), ("custom fusion", 2)]
-        )
-        self.assertEqual(list(row["dtypes"].items()), [("fp32", 2), ("bf16", 2)])
 
 
 class Breakdown(unittest.TestCase):

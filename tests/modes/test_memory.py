@@ -131,38 +131,9 @@ class Lasting(MemoryTest):
         self.assertEqual(rows(result, "pct_of_peak"), [53.333, 26.667, 13.333, 6.667])
         self.assertIsNone(result["peak_at"])
 
-    def test_thread_local_and_non_default_memories_are_excluded(self) -> None:
-        self.assert_peak(
-            1,
-            whole(1, 1, parameter=0)
-            + whole(2, 2, thread_local=True)
-            + whole(3, 4, thread_local=True, live_out=True)
-            + whole(4, 8, parameter=1, color=5)
-            + whole(5, 16, color=1),
-        )
-
 
 class Heap(MemoryTest):
     """Test buffers that share the temporary memory."""
-
-    def test_peak_of_a_heap_is_the_first_maximum(self) -> None:
-        result = self.assert_peak(
-            12,
-            buffers_of({1: 2, 2: 10, 3: 5, 4: 5})
-            + heap(20, 1, 2, 3, 4)
-            + heap_trace(
-                (ALLOC, 1, "x", 0),
-                (ALLOC, 2, "y", 0),
-                (FREE, 2, "y", 0),
-                (ALLOC, 3, "z", 0),
-                (ALLOC, 4, "z", 0),
-                (FREE, 4, "z", 0),
-                (FREE, 1, "z", 0),
-            ),
-            [10, 2],
-        )
-        self.assertEqual(result["peak_at"]["hlo_op"], "y")
-        self.assertEqual(result["reserved_bytes"], 20)
 
     def test_peak_of_a_heap_depends_on_its_events(self) -> None:
         for what, sizes, size, events, live in (

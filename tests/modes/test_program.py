@@ -246,22 +246,6 @@ class Plans(unittest.TestCase):
         )["collectives"]
         self.assertEqual(columns(rows, "plan"), [(["B", "C", "D", "E"],)])
 
-    def test_each_plan_has_a_row_and_null_comes_first(self) -> None:
-        rows = result_of(
-            {
-                "main": [
-                    instruction("a", "all-reduce", config=config(**PLAN)),
-                    instruction("b", "all-reduce"),
-                    instruction("c", "all-reduce", config=config(**PLAN)),
-                    instruction("d", "all-reduce", config=config(**offload())),
-                ]
-            }
-        )["collectives"]
-        self.assertEqual(
-            columns(rows, "plan", "n_instructions"),
-            [(None, 1), (["RingEmitter", "StrategyRing"], 2), (["sparse_core"], 1)],
-        )
-
 
 class Kernels(unittest.TestCase):
     def kernel(

@@ -39,26 +39,6 @@ def notes_of_damage(result: Json) -> list[str]:
     return [note for note in result["notes"] if note.startswith(DAMAGED)]
 
 
-class AtMostEight(unittest.TestCase):
-    def test_up_to_eight_likely_sources_precede_a_row_for_the_rest(self) -> None:
-        for n in (1, 8, 9, 11):
-            with self.subTest(n=n):
-                names = [f"copy.{i}" for i in range(n)]
-                copies = [
-                    hlo_proto.op(x, "copy", line=f"m.py:{i + 1}") for i, x in enumerate(names)
-                ]
-                ran = [event(x, "copy", 100 * i, 50 - i) for i, x in enumerate(names)]
-                result = answer(trace_of({"main": copies}, *ran), "by_source", *EVERYTHING)
-                (group,) = result["groups"]
-                rows = [tuple(row.values()) for row in group["likely_sources"]]
-                expected: list[Any] = [
-                    (f"m.py:{i + 1}", f"m.py:{i + 1}", "own", 50 - i, 1) for i in range(min(n, 8))
-                ]
-                if n > 8:
-                    expected.append((None, None, None, sum(50 - i for i in range(8, n)), n - 8))
-                self.assertEqual(rows, expected)
-
-
 def dot(left: str, right: str, extra: bytes = b"") -> list[hlo_proto.Op]:
     """Return the two operands of a dot, then the dot."""
     return [

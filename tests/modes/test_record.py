@@ -178,25 +178,6 @@ class Figures(unittest.TestCase):
         (step,) = record(tpu_plane(ops, [("0", 0, 1000)]))["steps"]
         return tuple(step[f"{name}_ps"] for name in ("duration", "busy", "comm", "host", "wait"))
 
-    def test_waits_are_classified_by_what_they_wait_for(self) -> None:
-        # Waits for the device's own engines are not communication.
-        host = "f32[8]{0:S(5)}"
-        math = op("fusion.1", "loop fusion", 0, 100)
-        self.assertEqual(self.of(math), (1000, 100, 0, 0, 0))
-        ops_and_figures = (
-            (op("all-reduce.1", "all-reduce", 100, 1), (1, 0, 0)),
-            (op("all-gather-start.1", "all-gather-start", 110, 2), (2, 0, 0)),
-            (op("all-gather-done.1", "all-gather-done", 120, 4), (4, 0, 4)),
-            (op("infeed.1", "infeed", 130, 8), (0, 8, 0)),
-            (op("copy-done.1", "copy-done", 140, 16, shape=host), (0, 16, 16)),
-            (op("slice-done.1", "async-done", 160, 32), (0, 0, 32)),
-            (op("gather_offload_done", "async-done", 200, 64), (0, 0, 64)),
-        )
-        for wait, figures in ops_and_figures:
-            self.assertEqual(self.of(math, wait), (1000, 100 + wait.dur, *figures), wait.text)
-        ops = [wait for wait, _ in ops_and_figures]
-        self.assertEqual(self.of(math, *ops), (1000, 227, 7, 24, 116))
-
     def test_containers_belong_to_no_group(self) -> None:
         of = record(tpu_plane([op("while.1", "while", 0, 100)], [("0", 0, 1000)]))
         [step] = of["steps"]

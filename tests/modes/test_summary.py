@@ -18,24 +18,6 @@ class IdleGaps(unittest.TestCase):
                 row[key] = row[key] and row[key].split()[0]
         return rows
 
-    def test_gap_has_neighbours_and_innermost_container(self) -> None:
-        ops = [
-            leaf(10, 10, "a"),
-            op("w.1", "while", 30, 60),
-            op("c.1", "conditional", 45, 20),
-            leaf(35, 15, "b"),
-            leaf(70, 25, "c"),
-        ]
-        self.assertEqual(
-            [tuple(row.values()) for row in self.gaps(ops)],
-            [
-                (50, 20, 20.0, "%b", "%c", "c.1"),
-                (20, 15, 15.0, "%a", "%b", None),
-                (0, 10, 10.0, None, "%a", None),
-                (95, 5, 5.0, "%c", None, None),
-            ],
-        )
-
     def test_innermost_container_is_the_last_to_begin(self) -> None:
         for containers, inside in (
             ([("w", 0, 100), ("v", 10, 50)], "v"),

@@ -385,18 +385,6 @@ class Lines(unittest.TestCase):
             self.assertTrue(lines[-1].endswith(" 12 ms"))
             self.assertEqual([line[:4] for line in lines[1:]], ["    "] * (len(lines) - 1))
 
-    def test_column_without_values_is_omitted(self) -> None:
-        table = Table(
-            "t", "rows", (Column("a", "a", "time"), Column("b", "b"), Column("c", "c", null=""))
-        )
-        for row, headings in (
-            ({"a": None, "b": None, "c": None}, ["a", "b"]),
-            ({"a": 1}, ["a ns"]),
-            ({"b": "x", "c": "y"}, ["b", "c"]),
-        ):
-            lines = table_of(table, {"rows": [row]})
-            self.assertEqual(re.split("  +", lines[1].strip()), headings)
-
     def test_value_of_all_rows_is_in_the_title(self) -> None:
         table = Table("t", "rows", (Column("a", "a", "time"), Column("b", "b"), Column("c", "c")))
         rows = [{"a": 2000, "b": "x", "c": "y"}, {"a": 2000, "b": "x", "c": "z"}]

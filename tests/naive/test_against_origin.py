@@ -192,24 +192,6 @@ class Origin(unittest.TestCase):
                 }
                 self.assertEqual(result["tail_compute"], rest)
 
-    def test_by_source_lists_all_groups_in_order_of_appearance(self) -> None:
-        for options, kinds in (
-            ((), ("compute",)),
-            (("--include-data-move",), ("compute", "data_move")),
-        ):
-            for result, records in self.cases("by_source", *options):
-                # "Kinds": a group has one kind.
-                groups: dict[tuple[str, str], list[Record]] = {}
-                for record in records:
-                    if record.kind in kinds:
-                        groups.setdefault((record.key, record.kind), []).append(record)
-                rows = result["groups"]
-                self.assertEqual({(row["agg_key"], row["kind"]) for row in rows}, groups.keys())
-                for row in rows:
-                    its = groups[row["agg_key"], row["kind"]]
-                    self.assert_group(row, its)
-                    self.assertEqual(row["model_flops_sum"], known_sum(its, "model_flops"))
-
     def test_non_compute_sums_categories_and_their_groups(self) -> None:
         for options, with_stalls in (((), True), (("--no-comm-stalls",), False)):
             for result, records in self.cases("non_compute", *options):

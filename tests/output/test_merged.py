@@ -55,14 +55,3 @@ class Merged(unittest.TestCase):
     def test_sum_with_an_unknown_part_is_unknown(self) -> None:
         groups = [group("a", time, layout_change_dur_ps=part) for time, part in ((1, 5), (2, None))]
         self.assertIsNone(merged_lines(groups)[0]["layout_change_dur_ps"])
-
-    def test_loop_and_scope_are_those_of_all_rows(self) -> None:
-        loop = {"depth": 1, "trips": 4}
-        for other, expected in (({**loop}, loop), (None, None)):
-            groups = [group("a", 1, loop=loop), group("a", 2, loop=other)]
-            self.assertEqual(merged_lines(groups)[0]["loop"], expected)
-        for scopes, common in (
-            (("x/y", "x/y"), "x/y"), (("x/y", "x/z"), "x"), (("x", None), None), (("x", "y"), None),
-        ):  # fmt: skip
-            groups = [group("a", 1, scopes=[{"scope": scope}]) for scope in scopes]
-            self.assertEqual(merged_lines(groups)[0]["scopes"][0]["scope"], common)

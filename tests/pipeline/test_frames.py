@@ -113,21 +113,6 @@ def a_program(*instructions: hlo_proto.Op) -> bytes:
     return hlo_proto.hlo_proto({"main": list(instructions)}, frames=FRAMES)
 
 
-class OrderByTheProgram(unittest.TestCase):
-    """Test that the program determines the order if the sources do not."""
-
-    def test_program_determines_the_order(self) -> None:
-        written = f"user.py:1:5\nbetween.py:9\n{LIBRARY}:5"
-        ops = Ops().add(written, name="a", program_id=PROGRAM_ID)
-        for frame, stack, order in (
-            (LIB_OF_1, written, OUTERMOST_FIRST),
-            (USER_1, turned_around(written), INNERMOST_FIRST),
-        ):
-            program = a_program(hlo_proto.op("a", "fusion", frame=frame))
-            self.assertEqual(ops.stacks(program), [stack])
-            self.assertEqual((ops.order(program), ops.notes(program)), (order, []))
-
-
 class SourceInner(unittest.TestCase):
     def test_source_that_disagrees_with_the_stack_is_noted(self) -> None:
         ops = Ops().add(OTHER, "other.py:7", n=7)

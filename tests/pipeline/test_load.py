@@ -20,17 +20,6 @@ from tests.pipeline.small_steps import NO_STEPS, groups, leaf
 
 
 class Planes(unittest.TestCase):
-    def test_device_is_found_by_its_exact_name(self) -> None:
-        names = ["/device:TPU:0 SparseCore 0", "/device:TPU:10", "/device:TPU:1", "/device:TPU:0"]
-        data = encode(
-            Space([tpu_plane([leaf(0, 1 + i)], name=name) for i, name in enumerate(names)])
-        )
-        self.assertEqual(answer(data, "summary")["totals"]["compute_duration_ps"], 4)
-        for i, name in enumerate(names):
-            fields = answer(data, "summary", "--device", name)
-            self.assertEqual(fields["device"], name)
-            self.assertEqual(fields["totals"]["compute_duration_ps"], 1 + i)
-
     def test_missing_device_error_lists_the_available_devices(self) -> None:
         data = encode(Space([Plane("/host:CPU"), tpu_plane([leaf(0, 1)], name="/device:TPU:1")]))
         outcome = run(data, "summary")

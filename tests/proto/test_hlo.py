@@ -159,18 +159,6 @@ class Parser(unittest.TestCase):
                 text = f'%x = f32[] custom-call(f32[] %a), custom_call_target="{target}"'
                 self.assertEqual(HloText(text).target, target)
 
-    def test_rank_and_number_of_elements_are_computed_from_the_shape(self) -> None:
-        for shape, rank, n_elements in (
-            ("f32[]", 0, 1),
-            ("f32[0]{0}", 1, 0),
-            ("f32[7]{0}", 1, 7),
-            ("f32[2,3,4]{2,1,0}", 3, 24),
-            ("f32[<=128,2]{1,0}", 2, 256),
-        ):
-            with self.subTest(shape=shape):
-                (array,) = HloText(f"%x = {shape} add()").outputs
-                self.assertEqual((array.rank, array.n_elements), (rank, n_elements))
-
 
 class OfOps(unittest.TestCase):
     """Test the fields that modes print for an op with a given HLO text."""

@@ -493,40 +493,8 @@ class Chains(unittest.TestCase):
         for name in ("fusion.7", "async-collective-starter"):
             self.assertEqual(chain_names(read, name), [name])
 
-    def test_sparse_core_is_recognised_by_the_thread_of_the_start_or_its_computation(self) -> None:
-        read = opened(
-            {
-                "sc": [op("s", "abs")],
-                "main": [
-                    op("a-start", "async-start", calls=["sc"]),
-                    op("a-done", "async-done", "a-start"),
-                    op("b-start", "async-start", thread="sparsecore"),
-                    op("b-done", "async-done", "b-start"),
-                    op("c-start", "async-start"),
-                    op("c-done", "async-done", "c-start"),
-                ],
-            },
-            threads={"sc": "sparsecore"},
-        )
-        on = {name: read[name].on_sparse_core for name in ("a-done", "b-done", "c-done", "s")}
-        self.assertEqual(on, {"a-done": True, "b-done": True, "c-done": False, "s": True})
-
 
 class NearestLines(unittest.TestCase):
-    def test_own_line_takes_precedence_over_the_line_of_the_start(self) -> None:
-        read = main_of(
-            op("x", "abs", line="m.py:1"),
-            op("copy-start.1", "copy-start", "x", line="m.py:2"),
-            op("copy-done.1", "copy-done", "copy-start.1"),
-            op("copy-start.2", "copy-start", "x"),
-            op("copy-done.2", "copy-done", "copy-start.2", line="m.py:3"),
-            op("y", "abs", "copy-done.2", line="m.py:4"),
-        )
-        self.assertEqual(nearest(read, "x"), ("m.py:1", "own", 0))
-        self.assertEqual(nearest(read, "copy-done.1"), ("m.py:2", "own", 0))
-        self.assertEqual(nearest(read, "copy-done.2"), ("m.py:3", "own", 0))
-        self.assertEqual(nearest(read, "copy-start.2"), ("m.py:4", "consumer", 1))
-
     def test_line_of_a_wrapped_collective_is_preferred_to_producer_and_consumer(self) -> None:
         def program(inner: list[Op], root: str | None, *before: Op) -> Opened:
             return opened(

@@ -25,25 +25,6 @@ class LayoutChanges(unittest.TestCase):
         self.assertEqual({row["confidence"] for row in rows}, {"likely"})
         self.assertIn("1 copy at model.py:3 only change", rows[0]["says"])
 
-    def test_numbered_layers_share_one_scope(self) -> None:
-        layers = ("head/attn", "block_1/attn", "block_2/attn")
-        paths = [f"jit(f)/{layer}/transpose" for layer in layers]
-        program = [
-            op("x", "parameter", shape=ROWS),
-            op("y", "negate", "x", shape=ROWS),
-            *(
-                op(f"copy.{i}", "copy", "y", shape=COLUMNS, line="model.py:3", tf_op=path)
-                for i, path in enumerate(paths)
-            ),
-            op("used", "tuple", "copy.0", "copy.1", "copy.2"),
-        ]
-        ran = [
-            event(f"copy.{i}", "data formatting", 100 * i, dur, tf_op=path)
-            for i, (path, dur) in enumerate(zip(paths, (60, 40, 50), strict=True))
-        ]
-        (row,) = causes({"main": program}, ran)
-        self.assertEqual((row["scope"], row["gain_ps"]), ("block_*/attn", 150))
-
     def test_many_short_copies_count_unless_each_is_below_a_50th_of_the_least_gain(self) -> None:
         # The step takes 1 000 000, so the least gain is 5000.
         names = [f"copy.{i}" for i in range(60)]
