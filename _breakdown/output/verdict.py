@@ -42,9 +42,9 @@ def start_at_loss(loss: Json, answer: Json) -> str:
 
 
 def loss_sentence(loss: Json, answer: Json) -> str:
-    start, share = "The largest loss without a known cause is", share_of_loss(loss, answer)
-    if is_unknown(loss):
-        start, share = start.replace(" is", " may be"), f"up to {share}"
+    verb, up_to = ("may be", "up to ") if is_unknown(loss) else ("is", "")
+    start = f"The largest loss without a known cause {verb}"
+    share = f"{up_to}{share_of_loss(loss, answer)}"
     if loss["class"] == "idle":
         return f"{start} idle time: {share}."
     return (
