@@ -26,14 +26,13 @@ _MAX_HOPS = 8
 
 
 class NearestLine(NamedTuple):
-    """A source line, the instruction that has it, and the number of hops to this instruction.
+    """A source line, and the instruction that has it.
 
     `how` is own, inside, producer or consumer.
     """
 
     line: str
     how: How
-    hops: int
     instruction: Instruction
 
 
@@ -53,19 +52,19 @@ def nearest_line(op: Instruction, producer_first: bool) -> NearestLine | None:
     chain = op.chain
     for part in (op, chain[0]) if op is not chain[0] else chain[:1]:
         if line := _line_of(part):
-            return NearestLine(line, "own", 0, part)
+            return NearestLine(line, "own", part)
     if not op.program.has_lines:
         return None
     for inner in _innermost(chain):
         if line := _line_of(inner):
-            return NearestLine(line, "inside", 0, inner)
+            return NearestLine(line, "inside", inner)
     # A done's operands are parts of the same op, so search from the earlier parts for producers.
     producer: _Direction = "producer", chain[:-1] or chain, before
     consumer: _Direction = "consumer", chain[-1:], _after
     for how, ends, following in (producer, consumer) if producer_first else (consumer, producer):
         if found := _first_with_line(chain, ends, following):
-            hops, reached, line = found
-            return NearestLine(line, how, hops, reached)
+            line, reached = found
+            return NearestLine(line, how, reached)
     return None
 
 
@@ -115,9 +114,9 @@ def _first_with_line(
     chain: Sequence[Instruction],
     ends: Sequence[Instruction],
     following: Callable[[Instruction], Sequence[Instruction]],
-) -> tuple[int, Instruction, str] | None:
-    """Return the nearest instruction with a line that can be reached through `following` from
-    `ends`, with its distance in hops and its line.
+) -> tuple[str, Instruction] | None:
+    """Return the line of the nearest instruction with a line that can be reached through
+    `following` from `ends`, and the instruction.
 
     Each computation is entered only once, so that a path out of a loop's body does not lead back
     into it.
@@ -125,7 +124,7 @@ def _first_with_line(
     seen = set(chain)
     entered = {chain[0].computation}
     level = ends
-    for hops in range(1, _MAX_HOPS + 1):
+    for _ in range(_MAX_HOPS):
         next_level: list[Instruction] = []
         for here in level:
             for reached in following(here):
@@ -136,7 +135,7 @@ def _first_with_line(
                         continue
                     entered.add(reached.computation)
                 if line := _line_of(reached):
-                    return hops, reached, line
+                    return line, reached
                 seen.add(reached)
                 next_level.append(reached)
         level = next_level

@@ -99,11 +99,9 @@ def main_of(*ops: Op, **more: Any) -> Opened:
     return opened({"main": list(ops)}, **more)
 
 
-def nearest(
-    program: Opened, name: str, *, producer_first: bool = False
-) -> tuple[str, str, int] | None:
+def nearest(program: Opened, name: str, *, producer_first: bool = False) -> tuple[str, str] | None:
     found = nearest_line(program[name], producer_first)
-    return (found.line, found.how, found.hops) if found else None
+    return (found.line, found.how) if found else None
 
 
 STAT_NAMES = dict(enumerate(("Hlo Proto", "HLO Proto", "llo_proto", "program_id"), 3))
@@ -257,7 +255,7 @@ class Damaged(unittest.TestCase):
         self.assertIsNone(nearest(read, "op.0"))
         lined = main_of(*ops[:2], op("op.2", "negate", "op.0", line="m.py:1"))
         found = nearest(lined, "op.0", producer_first=True)
-        self.assertEqual(found, ("m.py:1", "producer", 2))
+        self.assertEqual(found, ("m.py:1", "producer"))
         self.assertEqual(lines_inside(read["f"]), {})
         self.assertIsNone(dot_of(read["f"]))
         self.assertEqual([operand.name for operand in read["op.0"].operands], ["op.1"])
@@ -526,7 +524,7 @@ class NearestLines(unittest.TestCase):
                 (program(inner[1:], "m.py:6"), "m.py:6"),
                 (program(inner[1:], None), "m.py:8"),
             ):
-                self.assertEqual(nearest(read, name, producer_first=True), (line, "inside", 0))
+                self.assertEqual(nearest(read, name, producer_first=True), (line, "inside"))
 
     def test_line_of_a_reducer_is_not_used_as_the_nearest_line(self) -> None:
         read = opened(
@@ -539,7 +537,7 @@ class NearestLines(unittest.TestCase):
                 ],
             }
         )
-        self.assertEqual(nearest(read, "ar-done"), ("m.py:1", "producer", 1))
+        self.assertEqual(nearest(read, "ar-done"), ("m.py:1", "producer"))
 
     def test_producers_of_start_update_and_done_are_searched(self) -> None:
         read = main_of(
@@ -555,11 +553,11 @@ class NearestLines(unittest.TestCase):
             op("user.3", "abs", "rs-done", line="m.py:5"),
         )
         for name in ("rs-start", "rs-done"):
-            self.assertEqual(nearest(read, name, producer_first=True), ("m.py:2", "producer", 1))
-            self.assertEqual(nearest(read, name), ("m.py:4", "consumer", 1))
+            self.assertEqual(nearest(read, name, producer_first=True), ("m.py:2", "producer"))
+            self.assertEqual(nearest(read, name), ("m.py:4", "consumer"))
 
     def test_lines_are_found_up_to_eight_hops_away(self) -> None:
-        for hops, expected in ((8, ("m.py:1", "consumer", 8)), (9, None)):
+        for hops, expected in ((8, ("m.py:1", "consumer")), (9, None)):
             ops = [op("copy.0", "copy")]
             ops += [op(f"copy.{i}", "copy", f"copy.{i - 1}") for i in range(1, hops)]
             ops.append(op("end", "abs", f"copy.{hops - 1}", line="m.py:1"))
@@ -588,11 +586,11 @@ class NearestLines(unittest.TestCase):
     def test_search_continues_at_the_only_caller_of_a_computation(self) -> None:
         read = self.body(op("while.1", "while", "x", calls=["body"]))
         # The paths are copy.1 -> p -> while.1 -> x, and copy.1 -> t -> while.1 -> y.
-        self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "producer", 3))
-        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
+        self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:1", "producer"))
+        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer"))
         # If the calling instruction has its own line, that line is nearer.
         read = self.body(op("while.1", "while", "x", calls=["body"], line="m.py:3"))
-        self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer", 2))
+        self.assertEqual(nearest(read, "copy.1", producer_first=True), ("m.py:3", "producer"))
 
     def test_search_ends_in_a_computation_with_two_callers(self) -> None:
         read = self.body(
@@ -601,7 +599,7 @@ class NearestLines(unittest.TestCase):
         self.assertIsNone(nearest(read, "copy.1"))
         # An instruction that uses the computation as body and condition counts as a single caller.
         read = self.body(op("while.1", "while", "x", calls=["body", "body"]))
-        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer", 3))
+        self.assertEqual(nearest(read, "copy.1"), ("m.py:2", "consumer"))
 
 
 class Groups(unittest.TestCase):
