@@ -420,18 +420,6 @@ class Payload(unittest.TestCase):
             result = row([op("a", "all-reduce", 0, 1, shape=shape)])
             self.assertEqual(result["payload_bytes"], size, shape)
 
-    def test_input_shape_comes_from_the_start_and_output_shape_from_the_done(self) -> None:
-        small, large = "f32[8]{0}", "f32[32]{0}"
-        name = "all-gather-start.1"
-        ops = [
-            start(name, 0, shape=f"({small}, {large})", operands=f"{small} %x"),
-            done(name, 90, 10, shape=large, operands=f"({small}, {large}) %{name}"),
-        ]
-        result = row(ops)
-        self.assertEqual((result["payload_bytes"], result["group_size"]), (128, 4))
-        self.assertIsNone(result["groups"])
-        self.assertEqual(result["bus_gbps"], 960)
-
     def sparse(self, name: str, into: str, out: str) -> list[Op]:
         flags = "(s32[8192]{0}, s32[69]{0:S(11)})"
         return [

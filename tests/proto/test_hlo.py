@@ -292,17 +292,6 @@ class Changes(unittest.TestCase):
                 self.assertEqual((row["dtype_change"], row["layout_change"]), expected)
                 self.assertEqual(row["shapes_in"], [source.strip("()").partition(", ")[0]])
 
-    def test_dtype_and_layout_change_of_an_asynchronous_start_are_null(self) -> None:
-        for category, opcode in (
-            ("copy-start", "copy"),
-            ("async-start", "async-start"),
-            ("data formatting", "copy-start"),
-        ):
-            with self.subTest(category=category):
-                text = f"%slice-start.1 = (bf16[4]{{0}}, u32[]) {opcode}(f32[4]{{0}} %a)"
-                row = group(category, mode="non_compute", text=text)
-                self.assertEqual((row["dtype_change"], row["layout_change"]), (None, None))
-
     def test_layout_change_of_a_group_is_true_if_any_op_changes_the_layout(self) -> None:
         same, other, unknown = ("f32[4]{0}", "f32[4]{0:T(128)}", "f32[4]")
         for sources, expected in (

@@ -65,8 +65,8 @@ _OF_CUT = "because an array is cut along a dimension that devices divide", FOR_C
 def find(of: StepProgram) -> Iterator[Cause]:
     moved = [ran for ran in of.collectives if _is_resharding(ran.op) and not _is_of_lookup(ran.op)]
     moved += [ran for ran in of.long_collectives if _is_gathered_to_cut(ran.op)]
-    keys = ((devices_of(ran), _is_cut(ran.op)) for ran in moved)
-    for (_, is_cut), members in grouped(zip(keys, moved, strict=True)).items():
+    keyed = (((devices_of(ran), _is_cut(ran.op)), ran) for ran in moved)
+    for (_, is_cut), members in grouped(keyed).items():
         yield _cause(of, members, is_cut)
 
 
