@@ -795,6 +795,25 @@ class Rows(unittest.TestCase):
         )
         self.assertEqual({entry["source_is"] for entry in result}, {"own"})
 
+    def test_source_of_a_row_is_that_of_the_op_with_most_time(self) -> None:
+        program: Program = {
+            "main": [
+                hlo_proto.op("all-gather.1", "all-gather"),
+                hlo_proto.op("used", "negate", "all-gather.1", line="m.py:1"),
+                hlo_proto.op("all-gather.2", "all-gather", line="m.py:1"),
+            ]
+        }
+        for first, second, how in ((5, 6, "own"), (6, 5, "consumer"), (5, 5, "consumer")):
+            ops = [
+                op("all-gather.1", "all-gather", 0, first),
+                op("all-gather.2", "all-gather", 10, second),
+            ]
+            result = row(ops, program)
+            self.assertEqual((result["source_inner"], result["source_is"]), ("m.py:1", how))
+        # An op with a stack has a line of its own.
+        result = row([op("all-gather.1", "all-gather", 0, 5, stack="n.py:7:1")], program)
+        self.assertEqual((result["source_inner"], result["source_is"]), ("n.py:7", "own"))
+
 
 def waits_of(step: Step) -> dict[int, RealOp]:
     return {ran.metadata_id: ran.op for ran in step.leaves if ran.op.is_wait}
