@@ -8,7 +8,7 @@ from unittest import mock
 
 import _peaks
 from tests.analysis.small_programs import PROGRAM_ID
-from tests.builders.hlo_proto import array, hlo_proto, metadata_plane
+from tests.builders.hlo_proto import hlo_proto, metadata_plane
 from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane
 from tests.harness import answer
@@ -126,35 +126,3 @@ class UnknownChip(unittest.TestCase):
         ):
             notes = answer(trace_of("TPU v99", **facts), "roofline", "--chip", "v4")["notes"]
             self.assertIn(note + end, notes)
-
-
-class Integers(unittest.TestCase):
-    def test_integer_matmuls_have_the_peak_of_their_width(self) -> None:
-        for dtypes, chip, peak in (
-            (("s8", "u8"), "v6e", 1836.0),
-            (("s4", "s4"), "v6e", 3680.0),
-            (("s4", "s8"), "v6e", 1836.0),
-            (("bf16", "s8"), "v6e", 918.0),
-            (("s8", "s8"), "v7x", None),
-        ):
-            with self.subTest(dtypes=dtypes, chip=chip):
-                shapes = [array(dtype, 1024, 1024) for dtype in dtypes]
-                program = [
-                    *(
-                        instruction(f"x.{i}", "parameter", shape=s, number=i)
-                        for i, s in enumerate(shapes)
-                    ),
-                    instruction("y", "dot", "x.0", "x.1", shape=array("s32", 1024, 1024)),
-                ]
-                flops = 2 * 1024**3
-                ran = op("y", "dot", 0, 10**7, flops=flops, bytes_accessed=6 << 20)
-                ran.stats["program_id"] = PROGRAM_ID
-                metadata = metadata_plane({PROGRAM_ID: ("jit_f(7)", hlo_proto({"main": program}))})
-                data = encode(Space([tpu_plane([ran], [("0", 0, 10**7)]), metadata]))
-                result = answer(data, "roofline", "--chip", chip)
-                rows = result["groups"]
-                if peak is None:
-                    (skipped,) = result["skipped_groups"]["top_skipped"]
-                    self.assertEqual(skipped["reason"], "peak_unknown_for_dtype")
-                else:
-                    self.assertEqual(rows[0]["t_compute_theory_ps"], round(flops / peak))

@@ -227,6 +227,27 @@ class PerOpRoof(unittest.TestCase):
         (finding,) = answer(data, "bottleneck", *self.PEAKS)["findings"]
         self.assertEqual((finding["class"], finding["lost_ps"]), ("memory_bound", 3 * PS))
 
+    def test_roofs_exclude_ops_that_have_none(self) -> None:
+        ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, -1, -1, name="b")]
+        options = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")
+        result = answer(trace(ops), "roofline", *options)
+        (row,) = result["groups"]
+        self.assertEqual(row["total_dur_ps"], 15)
+        self.assertEqual((row["t_roofline_per_op_ps"], row["shortfall_per_op_ps"]), (4, 6))
+        self.assertEqual(result["step_summary"]["without_roof_ps"], 5)
+        self.assertTrue(
+            result["headline"].startswith(
+                "Math takes 15 ps: 6 ps is beyond the roof, and the roof of 5 ps is unknown. The"
+                " largest listed loss may be at m.py:1: up to 11 ps."
+            )
+        )
+        # A kernel of unknown cost is no loss.
+        told = answer(trace([*ops, kernel(20, 100)]), "roofline", *options)["headline"]
+        self.assertIn("may be at m.py:1: up to 11 ps.", told)
+        alone = answer(trace(ops[1:]), "roofline")["step_summary"]
+        self.assertIsNone(alone["t_roofline_per_op_ps"])
+        self.assertIsNone(alone["shortfall_per_op_ps"])
+
     def test_measured_time_limits_the_roof_of_an_op(self) -> None:
         ops = [matmul(0, 2, 8, 1, name="a"), matmul(2, 8, 8, 1, name="b")]
         options = ("--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")

@@ -227,18 +227,6 @@ class LikelyUser(unittest.TestCase):
         [row] = self.likely(self.data(("a", LIB_OF_1)), own=["entry", "lib.py"])
         self.assertEqual(row["source_user"], LIBRARY)
 
-    def test_collective_without_a_stack_has_the_user_line_of_its_producer(self) -> None:
-        program = a_program(
-            hlo_proto.op("x", "add", frame=LIB_OF_1),
-            hlo_proto.op("all-reduce.1", "all-reduce", "x"),
-        )
-        ops = Ops().add(category="all-reduce", name="all-reduce.1", program_id=PROGRAM_ID)
-        [row] = answer_of(ops.data(program), "comm")["rows"]
-        self.assertEqual((row["source_inner"], row["source_user"]), (LIBRARY, "user.py:1"))
-        ops = Ops().add(STACK, "inner.py:5", category="all-reduce", name="all-reduce.1")
-        [row] = answer_of(ops.data(), "comm")["rows"]
-        self.assertEqual(row["source_user"], "a dir/inner.py:5")
-
 
 class Scopes(unittest.TestCase):
     def scopes(self, ops: Ops, program: bytes | None = None) -> list[Json]:
