@@ -391,7 +391,7 @@ def sentences(answer: Json) -> Iterator[str]:
     lost = loss["lost_ps"] if loss else 0
     if is_nothing_large(answer["causes"], loss):
         parts = [(cause["gain_ps"], cause_sentence(cause, answer))] if cause else []
-        parts += [(lost, loss_sentence(loss, answer))] if loss else []
+        parts += [(lost, loss_sentence(loss, answer, None))] if loss else []
         unknown = large_share("unjudged", answer)
         yield (
             f"Math of unknown cost takes {percentage(unknown)} of the step; what it loses is not"
@@ -408,7 +408,7 @@ def sentences(answer: Json) -> Iterator[str]:
         unsure = "It is not sure that any cause gains much."
         yield cause_sentence(cause, answer, is_first=True) if cause else unsure
         if loss and (not cause or lost > cause["gain_ps"]):
-            yield loss_sentence(loss, answer)
+            yield loss_sentence(loss, answer, cause)
             yield from roof_sentences(loss)
 
 

@@ -41,16 +41,19 @@ def start_at_loss(loss: Json, answer: Json) -> str:
     )
 
 
-def loss_sentence(loss: Json, answer: Json) -> str:
+def loss_sentence(loss: Json, answer: Json, before: Json | None) -> str:
+    """Return a sentence about the largest loss; `before` is the cause that the sentence before it
+    is about."""
     verb, up_to = ("may be", "up to ") if is_unknown(loss) else ("is", "")
     start = f"The largest loss without a known cause {verb}"
     share = f"{up_to}{share_of_loss(loss, answer)}"
     if loss["class"] == "idle":
         return f"{start} idle time: {share}."
-    return (
-        f"{start}{place_of(loss, answer)}: {share}, mostly in {what_loses(loss)}"
-        f"{waiting(loss, answer)}."
-    )
+    mostly = f"mostly in {what_loses(loss)}{waiting(loss, answer)}."
+    if before and before["source_user"] and before["source_user"] == loss["source_user"]:
+        loses = "may lose" if up_to else "loses"
+        return f"Besides, this line {loses} {share}, {mostly}"
+    return f"{start}{place_of(loss, answer)}: {share}, {mostly}"
 
 
 def is_unknown(loss: Json) -> bool:

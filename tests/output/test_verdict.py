@@ -114,7 +114,7 @@ class Headlines(unittest.TestCase):
 
 class LargestLoss(unittest.TestCase):
     def test_gain_of_a_cause_at_the_same_line_is_left_out(self) -> None:
-        ends = "is at model.py:3: 0.06 of 1.00 ns (6.0 %), mostly in communication."
+        ends = "Besides, this line loses 0.06 of 1.00 ns (6.0 %), mostly in communication."
         self.assertTrue(of_step(50, 60, line="model.py:3")["headline"].endswith(ends))
 
     def test_finding_has_advice_unless_a_cause_explains_half_of_its_loss(self) -> None:

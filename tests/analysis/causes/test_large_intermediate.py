@@ -78,7 +78,7 @@ class Reduced(unittest.TestCase):
 
     def test_only_a_reduction_along_the_last_dimension_is_compared_with_logits(self) -> None:
         for dim, output, begins in (
-            (1, SMALL, "Reduce before writing"),
+            (1, SMALL, "Make only the elements that are used"),
             (0, array("f32", 125), "Reduce where the array is made"),
         ):
             (row,) = self.found("reduce", output, extra=packed(14, [dim]))
