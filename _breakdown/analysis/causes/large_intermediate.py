@@ -22,9 +22,9 @@ from _breakdown.units import size
 _ON_THE_CHIP = 2**-20
 
 FOR_REDUCED = (
-    "Make only the elements that are used: take them from what the array is made of, and compute or"
-    " cast these. Instead of log_softmax, take logsumexp minus the selected logit. Chunks free more"
-    " memory, but are usually slower."
+    "Make only the elements that are used: for example logsumexp minus the selected logit instead"
+    " of log_softmax, or rows that are taken before they are cast. Chunks free more memory, but are"
+    " usually slower."
 )
 # Rows that are only added up are no logits.
 FOR_ROWS = (
