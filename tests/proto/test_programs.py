@@ -630,7 +630,18 @@ class Groups(unittest.TestCase):
                 self.assertEqual(found and found.who, expected)
 
 
-class Devices(unittest.TestCase):
+class Collectives(unittest.TestCase):
+    def test_start_alone_has_no_outputs_and_done_alone_no_inputs(self) -> None:
+        data, arrays = array("bf16", 8, 256), [Array("bf16", (8, 256), 0)]
+        read = main_of(
+            op("x", "abs", shape=data),
+            op("start", "all-gather-start", "x", shape=tuple_of(data, data)),
+            op("done", "all-reduce-done", "x", shape=data),
+        )
+        for name, expected in (("start", (arrays, None)), ("done", (None, arrays))):
+            found = collective_of(read[name])
+            self.assertEqual(found and (found.inputs, found.outputs), expected)
+
     def test_number_of_devices_comes_from_the_device_assignment(self) -> None:
         for devices, n in ((None, None), ((1, 8), 8), ((0, 8), None), ((-1, -8), None)):
             read = main_of(op("x", "abs"), devices=devices)

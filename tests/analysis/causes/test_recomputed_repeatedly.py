@@ -49,14 +49,6 @@ class Repeatedly(unittest.TestCase):
         self.assertEqual((second["cause"], second["unknown_ps"]), ("recompute", 90))
         self.assertIn("Remove the inner checkpoint", first["what_helps"])
 
-    def test_needless_outer_checkpoint_of_unrolled_layers_is_reported(self) -> None:
-        outer = matmul(f"{BACKWARD}{AGAIN}", 100, 90, STEP, LOSS)
-        inner = matmul(f"{BACKWARD}checkpoint/{AGAIN}", 200, 80, STEP, LOSS)
-        backward = matmul(f"{BACKWARD}checkpoint/checkpoint/", 300, 100, STEP, LOSS)
-        (first, _) = answer_of(outer, inner, backward)["causes"]
-        self.assertEqual((first["cause"], first["gain_ps"]), ("recomputed_repeatedly", 90))
-        self.assertIn("Remove the outer checkpoint", first["what_helps"])
-
     def found_with(self, *places: tuple[str, str]) -> tuple[str, int]:
         """Return the advice and the gain for two levels of checkpoints. Each place is where the
         outer checkpoint is, and the name of an inner checkpoint; these have all matmuls."""
