@@ -172,6 +172,7 @@ class CutOffPrograms(unittest.TestCase):
         self.assertEqual([step["n_xla_ops_events"] for step in found["steps"]], [5, 5, 5])
         self.assertEqual([step["index"] for step in found["steps"]], [0, 1, 2])
         self.assertIn("left out 2 programs that the capture cuts off", str(found["notes"]))
+        self.assertNotIn("no program runs twice", str(found["notes"]))
         whole = self.answer([2, 5, 5, 5, 4], "--step", "all")
         self.assertEqual(
             (whole["step_window_ps"], whole["totals"]["n_events_total"]), ([100, 400], 15)
