@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-__version__ = "3.1.0"
+__version__ = "3.2.0"
 
 # Exit codes of runs without an `absent` answer; EXIT_STATUS has the codes for `absent` answers. The
 # last two are the codes that a shell reports for SIGINT and SIGPIPE.
