@@ -191,7 +191,7 @@ class Terminal(StreamsTest):
             (("summary",), {"reading"}),
             (("comm", "--peers"), {"reading", "reading devices"}),
             (("bottleneck", "--peers"), {"reading", "reading devices"}),
-            (("record",), {"reading devices"}),
+            (("record",), {"reading", "reading devices"}),
             (("spread", str(self.write("b.xplane.pb", small_capture()))), {"reading captures"}),
             (("anatomy",), {"reading planes"}),
             (("page", "--out", page), {"reading", "computing", "reading devices"}),
