@@ -334,8 +334,9 @@ class Sizes:
             return None
         _, value, moved = found
         for dims, left in moved.parts.items():
-            ((dot, _), *_), *_ = (label for label, _ in left)
-            if dot.opcode in DOTS and all(map(is_one_number, _weights_of(left))):
+            # A label begins with the op of the sum.
+            dot, *others = {label[0][0] for label, _ in left}
+            if not others and dot.opcode in DOTS and all(map(is_one_number, _weights_of(left))):
                 return fraction(left), value, Moved({dims: left}, dot)
         return None
 
