@@ -241,6 +241,13 @@ class SlowDevice(unittest.TestCase):
                 found = [(row["cause"], row["gain_ps"], row["device"]) for row in device["causes"]]
                 self.assertEqual(found, expected)
 
+    def test_first_device_without_ops_does_not_choose_the_compared_step(self) -> None:
+        # The first device has only the step with index 0, in which another device is slow.
+        data = with_slow_device(slow_in={0: 2, 1: 1, 2: 1, 3: 1, 4: 1})
+        expected = answer(data, "record")["devices"][0]["causes"]
+        idle = encode(Space([tpu_plane([], [("0", 0, 10_000)], name="/device:TPU:9")]))
+        self.assertEqual(answer(idle + data, "record")["devices"][0]["causes"], expected)
+
     def test_causes_read_no_device_again(self) -> None:
         with patch.object(peer_devices, "_read_device") as read:
             causes = answer(with_slow_device(), "record")["devices"][0]["causes"]

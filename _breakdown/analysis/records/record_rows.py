@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from _breakdown.analysis.devices.peer_devices import peers_read
 from _breakdown.analysis.devices.record_format import FORMAT
 from _breakdown.analysis.records.recording import (
     DeviceFacts,
@@ -97,7 +96,7 @@ def record_of_host(
         step = default_step(path, trace, first, programs, own_notes) if has_causes else None
     groups = merged_groups(devices)
     digests = digests_of_programs(trace, devices, programs, context)
-    found = found_in(step, devices, own_notes) if step else None
+    found = found_in(step, own_notes) if step else None
     frames: dict[str, int] = {}
     group_rows = [group_row(facts, frames) for facts in groups.values()]
     answer: Json = {
@@ -178,12 +177,10 @@ def default_step(
     return None
 
 
-def found_in(step: Step, devices: Sequence[DeviceFacts], context: Context) -> FoundCauses:
-    """Return the causes in the step, which the recorded devices are compared with."""
+def found_in(step: Step, context: Context) -> FoundCauses:
     # Import late, because most records that `compare` and `spread` make of traces need no causes.
     from _breakdown.analysis.causes.shared.facts import found_by_default
 
-    peers_read(step).update({each.device: each.peer for each in devices if each.peer})
     return found_by_default(step, context)
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Literal
 
 from _breakdown.analysis.devices.cohort import StepSums
-from _breakdown.analysis.devices.peer_devices import PeerDevice, counterpart_of, peer_of
+from _breakdown.analysis.devices.peer_devices import PeerDevice, counterpart_of, peer_of, peers_read
 from _breakdown.analysis.idle.periods import periods_by_index
 from _breakdown.analysis.processes import work_on
 from _breakdown.analysis.roof.exposed import Part, part_of
@@ -392,4 +392,6 @@ def record_devices(
     devices = [result for result in found if isinstance(result, DeviceFacts)]
     if not devices:
         raise next(result for result in found if isinstance(result, NoAnswer))
+    if compared:
+        peers_read(compared).update({each.device: each.peer for each in devices if each.peer})
     return devices
