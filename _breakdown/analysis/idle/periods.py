@@ -46,15 +46,16 @@ class Occurrences(NamedTuple):
     when: str
 
 
-def when_in(gaps: Sequence[int], n_gaps: int) -> str:
-    """Return in words which gaps are listed."""
+def when_in(gaps: Sequence[int], n_gaps: int, *, is_inside: bool = False) -> str:
+    """Return in words which gaps are listed: those after steps, or pauses inside of steps."""
+    at, among = ("in", "steps") if is_inside else ("after", "gaps between steps")
     if len(gaps) == n_gaps:
-        return "after every step"
+        return f"{at} every step"
     distances = {later - gap for gap, later in pairwise(gaps)}
     n = min(distances, default=0)
     if len(distances) == 1 and gaps[0] < n and gaps[-1] + n >= n_gaps:
-        return f"after every {_ORDINALS.get(n) or f'{n}th'} step"
-    return f"in {len(gaps)} of {n_gaps} gaps between steps"
+        return f"{at} every {_ORDINALS.get(n) or f'{n}th'} step"
+    return f"in {len(gaps)} of {n_gaps} {among}"
 
 
 class Periods(NamedTuple):

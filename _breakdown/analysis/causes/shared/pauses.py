@@ -34,7 +34,7 @@ from _breakdown.analysis.idle.host_words import (
     Kind,
     kind_of,
 )
-from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods
+from _breakdown.analysis.idle.periods import Occurrences, Pause, Periods, when_in
 from _breakdown.analysis.source.rows import occurrences_row
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.context import Context
@@ -246,8 +246,8 @@ def cause_of(group: PauseGroup, what_helps: str, confidence: Confidence) -> Caus
         after = periods.steps[occurrences.gaps[0]][0].index
         occurrences = occurrences._replace(when=f"a single time, after the step with index {after}")
     elif periods.inside:
-        in_steps = occurrences.when.replace("after", "in").replace("gaps between steps", "steps")
-        occurrences = occurrences._replace(when=f"between {group.between} {in_steps}")
+        which = when_in(occurrences.gaps, occurrences.n_gaps, is_inside=True)
+        occurrences = occurrences._replace(when=f"between {group.between} {which}")
     host, reported = group.host, group.host.reported
     lines = [call.frame.line for call in host.calls if call.frame]
     return Cause(
