@@ -54,6 +54,8 @@ class Overlap(NamedTuple):
 
 
 Change: TypeAlias = "Resize | Retime | Overlap"
+# The new time of ops as a fraction of the present one.
+Factors: TypeAlias = "dict[Executions, float]"
 
 
 def removal_of(ops: Iterable[Executions]) -> list[Change]:
@@ -80,8 +82,6 @@ class Gain(NamedTuple):
         return cls(estimate, low, high)
 
 
-# How much an edited array changes its ops.
-_CAUTIOUS, _LIKELY, _BOLD = range(3)
 # In recompiled pairs, the gain was within these fractions of the estimate, because the compiler
 # schedules the edited program anew. A fault mostly slows down other ops, too.
 _LESS, _MORE = 0.2, 0.6
@@ -106,25 +106,26 @@ class Engine:
         self._entry_of = {entry.ran: entry for entry in ledger}
 
     def without(self, changes: Sequence[Change]) -> Gain:
-        likely = cautious = bold = self._saved(changes, _LIKELY)
-        # Only a change of an array's size says too little about the ops that use the array.
-        if any(isinstance(change, Resize) for change in changes):
-            cautious, bold = (self._saved(changes, degree) for degree in (_CAUTIOUS, _BOLD))
+        by_degree = self._factors(changes)
+        overlapped = {
+            ran for change in changes if isinstance(change, Overlap) for ran in change.collectives
+        }
+        saved = [self._saved(factors, overlapped) for factors in by_degree]
+        cautious, likely, bold = saved if len(saved) > 1 else 3 * saved
         # Some of the ops that HBM does not limit become faster, too.
         estimate = round((likely + bold) / 2)
         least = round((1 - _LESS) * min(cautious, likely))
         if least <= 0 or bold > _WIDEST * least:
             return Gain(estimate, None, None)
         most = round(min((1 + _MORE) * estimate, _WIDEST * least))
-        return Gain(estimate, least, max(estimate, min(most, self._at_most(changes))))
+        at_most = self._at_most(by_degree[-1], overlapped)
+        return Gain(estimate, least, max(estimate, min(most, at_most)))
 
-    def _at_most(self, changes: Sequence[Change]) -> int:
+    def _at_most(self, factors: Factors, overlapped: Collection[Executions]) -> int:
         """Return the time of all ops of the classes that changes make faster: the faults slow down
         other ops, too. Copies, and communication that is hidden, save at most their own time."""
-        hidden = [change for change in changes if isinstance(change, Overlap)]
-        if len(hidden) == len(changes):
-            return sum(ran.total for ran in {ran for one in hidden for ran in one.collectives})
-        factors = self._factors(changes, _BOLD)
+        if not factors:
+            return sum(ran.total for ran in overlapped)
         faster = [self._entry_of[ran] for ran, factor in factors.items() if factor < 1]
         names = {entry.name for entry in faster}
         if names == {DATA_MOVEMENT}:
@@ -135,11 +136,7 @@ class Engine:
     def _time_of_class(self) -> dict[OpClass, int]:
         return summed((entry.name, entry.total) for entry in self._entry_of.values())
 
-    def _saved(self, changes: Sequence[Change], degree: int) -> int:
-        factors = self._factors(changes, degree)
-        overlapped = {
-            ran for change in changes if isinstance(change, Overlap) for ran in change.collectives
-        }
+    def _saved(self, factors: Factors, overlapped: Collection[Executions]) -> int:
         saved = 0.0
         of_program: dict[Program, dict[Instruction, float]] = {}
         moved: set[Instruction] = set()
@@ -157,57 +154,64 @@ class Engine:
             saved += links.saved_with(edited, moved & edited.keys())
         return max(0, round(saved))
 
-    def _factors(self, changes: Sequence[Change], degree: int) -> dict[Executions, float]:
-        """Map edited ops to their new time as a fraction of the present one."""
+    def _factors(self, changes: Sequence[Change]) -> Sequence[Factors]:
+        """Map edited ops to their new time as a fraction of the present one: three times, from the
+        smallest to the largest gain, or once if no array changes its size, because only sizes of
+        arrays say too little about the ops that use them."""
         sizes: dict[Value, float] = {}
+        slower: dict[Executions, float] = {}
+        retimed: Factors = {}
         for change in changes:
             if isinstance(change, Resize):
                 sizes[change.array] = min(change.factor, sizes.get(change.array, change.factor))
-        factors = self._resized(sizes, degree) if sizes else {}
-        slower: dict[Executions, float] = {}
-        for change in changes:
-            if isinstance(change, Retime):
+            elif isinstance(change, Retime):
                 ran, factor = change.ran, change.time / max(1, change.ran.total)
                 if factor > 1:
                     slower[ran] = slower.get(ran, 0.0) + factor - 1
                 else:
-                    # If several changes make an op faster, the one that saves most counts.
-                    factors[ran] = min(factor, factors.get(ran, factor))
-        for ran, more in slower.items():
-            if factors.get(ran) != 0:
-                factors[ran] = factors.get(ran, 1.0) + more
-        return factors
+                    retimed[ran] = min(factor, retimed.get(ran, factor))
+        found = self._resized(sizes) if sizes else [{}]
+        for factors in found:
+            for ran, factor in retimed.items():
+                # If several changes make an op faster, the one that saves most counts.
+                factors[ran] = min(factor, factors.get(ran, factor))
+            for ran, more in slower.items():
+                if factors.get(ran) != 0:
+                    factors[ran] = factors.get(ran, 1.0) + more
+        return found
 
     @cached_property
     def _arrays(self) -> StepArrays:
         return self._arrays_of_step()
 
-    def _resized(self, sizes: Mapping[Value, float], degree: int) -> dict[Executions, float]:
+    def _resized(self, sizes: Mapping[Value, float]) -> Sequence[Factors]:
         known = (self._arrays.by_value[value] for value in sizes if value in self._arrays.by_value)
         ops = dict.fromkeys(use.ran for array in known for use in array.uses)
-        return {ran: self._factor(ran, sizes, degree) for ran in ops}
+        found: Sequence[Factors] = {}, {}, {}
+        for ran in ops:
+            for factors, factor in zip(found, self._factors_of(ran, sizes), strict=True):
+                factors[ran] = factor
+        return found
 
-    def _factor(self, ran: Executions, sizes: Mapping[Value, float], degree: int) -> float:
+    def _factors_of(self, ran: Executions, sizes: Mapping[Value, float]) -> Sequence[float]:
         """Return the time of an op whose arrays have other sizes, as a fraction of the present
-        time."""
+        time: for the smallest, a likely and the largest gain."""
         rows = self._arrays.uses_of[ran]
         now = sum(use.n_bytes for _, use in rows)
         then = sum(sizes.get(array.value, 1.0) * use.n_bytes for array, use in rows)
         written = [array.value for array, use in rows if use.is_write]
-        is_only_for_it = bool(written) and all(sizes.get(value) == 0 for value in written)
-        if is_only_for_it and degree != _CAUTIOUS:
-            return 0.0
-        entry = self._entry_of[ran]
-        if not now:
-            return 1.0
+        entry, moved = self._entry_of[ran], then / now if now else 1.0
+        cautious, bold = 1.0, moved
         if entry.name == COMPUTE_BOUND and entry.t_memory:
             # At worst, an op moves its bytes while it computes nothing.
             of_bytes = float(entry.t_memory / (entry.t_compute + entry.t_memory))
-            return 1 - of_bytes * (1 - then / now) if degree == _BOLD else 1.0
-        if entry.name == COLLECTIVE or degree == _BOLD:
-            return then / now
-        if ran not in self._arrays.bound_ops:
-            return 1.0
-        # The efficiency is that of the trace, so compare the larger roof of both programs.
-        least = float(entry.t_compute / entry.t_memory) if entry.t_memory else 0.0
-        return max(least, then / now)
+            bold = 1 - of_bytes * (1 - moved)
+        elif entry.name == COLLECTIVE:
+            cautious = moved
+        elif ran in self._arrays.bound_ops:
+            # The efficiency is that of the trace, so compare the larger roof of both programs.
+            least = float(entry.t_compute / entry.t_memory) if entry.t_memory else 0.0
+            cautious = max(least, moved)
+        if written and all(sizes.get(value) == 0 for value in written):
+            return cautious, 0.0, 0.0
+        return cautious, cautious, bold

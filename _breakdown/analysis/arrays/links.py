@@ -56,9 +56,6 @@ class _Event(NamedTuple):
     time: float = 0
     n_bytes: int = 0
 
-    def scaled(self, factor: float) -> _Event:
-        return self._replace(time=self.time * factor, n_bytes=round(self.n_bytes * factor))
-
 
 class Links:
     """The collectives of a program, each with the bytes that it moves over the links, or the time
@@ -112,12 +109,7 @@ class Links:
             events = self._events(computation)
             if not events:
                 continue
-            then = [
-                event if factor == 1 else event.scaled(factor)
-                for event in events
-                if (factor := factors.get(event.here, 1.0))
-            ]
-            edited_saves = self._saved(computation, events, then)
+            edited_saves = self._saved(computation, events, factors)
             saved += edited_saves
             moved = {
                 here
@@ -125,7 +117,8 @@ class Links:
                 if here.computation is computation and factors.get(here) != 0
             }
             if moved:
-                more = self._saved(computation, events, self._made_asynchronous(then, moved))
+                then = self._made_asynchronous(events, moved)
+                more = self._saved(computation, then, factors)
                 # The bytes on the links stay the same, so no other collective ends earlier.
                 total = sum(self._ran_of[here].total for here in moved)
                 saved += max(0, min(more - edited_saves, total))
@@ -229,20 +222,23 @@ class Links:
         }
 
     def _saved(
-        self, computation: Computation, now: Sequence[_Event], then: Sequence[_Event]
+        self,
+        computation: Computation,
+        then: Sequence[_Event],
+        factors: Mapping[Instruction, float],
     ) -> int:
-        """Return the time that all executions of a computation save if its events change from `now`
-        to `then`."""
+        """Return the time that all executions of a computation save if its events change to `then`,
+        and take these fractions of their time."""
         known = self._replays.get(computation)
         if known is None:
-            ran_of = self._ran_of
+            ran_of, now = self._ran_of, self._events(computation)
             ran = [(each.kind, ran_of[each.here]) for each in now if each.here in ran_of]
             n = max(of_each.n for _, of_each in ran)
             measured = sum(of_each.total for kind, of_each in ran if kind != _BEGIN) / n
             pace = self._pace_of(now, measured)
-            known = self._replays[computation] = n, pace, _replayed(now, pace)
+            known = self._replays[computation] = n, pace, _replayed(now, pace, {})
         n, pace, duration = known
-        return round((duration - _replayed(then, pace)) * n)
+        return round((duration - _replayed(then, pace, factors)) * n)
 
     def _pace_of(self, events: Sequence[_Event], measured: float) -> float:
         """Return the time per byte on the links, chosen so that the replay takes as long as the
@@ -254,24 +250,26 @@ class Links:
         fast, slow = 0.0, measured / n_bytes
         for _ in range(_HALVINGS):
             pace = (fast + slow) / 2
-            if _replayed(events, pace) > measured:
+            if _replayed(events, pace, {}) > measured:
                 slow = pace
             else:
                 fast = pace
         return fast
 
 
-def _replayed(events: Iterable[_Event], pace: float) -> float:
-    """Replay one execution with links that take the time `pace` per byte; return its duration."""
+def _replayed(events: Iterable[_Event], pace: float, factors: Mapping[Instruction, float]) -> float:
+    """Replay one execution with links that take the time `pace` per byte, and ops that take these
+    fractions of their time; return its duration. A fraction of 0 removes the op."""
     now = free = 0.0
     ends: dict[Instruction, float] = {}
     for _, kind, _, here, time, n_bytes in events:
+        factor = factors.get(here, 1)
         if kind == _RUN:
-            now += time
-        elif kind == _BEGIN:
-            free = ends[here] = max(free, now) + time + n_bytes * pace
-        else:
+            now += time * factor
+        elif kind == _END:
             now = max(now, ends.get(here, now))
+        elif factor:
+            free = ends[here] = max(free, now) + time * factor + round(n_bytes * factor) * pace
     return now
 
 
