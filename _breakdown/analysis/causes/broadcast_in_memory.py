@@ -25,13 +25,14 @@ _LAYERS = 20
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    sizes = sizes_of(of)
+    sizes, multiplied = sizes_of(of), of.explained_by("repeated_rows")
     found = [
         (array, moved)
         for array in of.arrays
         if array.moved * _LAYERS > of.floor * float(of.roofs.hbm or 0)
         # Other writes update parts of a buffer that the first one only fills.
         if len(array.writes) == 1 and array.reads and of.arrays.kind_of(array) == TEMPORARY
+        if not multiplied.issuperset(id(use.ran) for use in array.reads)
         if (moved := sizes.repeat.left(array.value)) and is_broadcast(moved)
         if not _fills_lanes(array, moved)
     ]

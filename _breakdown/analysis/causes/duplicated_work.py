@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
-from _breakdown.analysis.causes.shared.checkpoints import common_place_of
 from _breakdown.analysis.causes.shared.duplicates import Duplicates
-from _breakdown.analysis.causes.shared.step_program import StepProgram, total_of
+from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.vocabulary import COMPUTE
 from _breakdown.units import size
@@ -61,7 +60,7 @@ def _cause(duplicates: Duplicates, members: Sequence[Executions]) -> Cause:
         LIKELY,
         [*members, *(ran for _, makers in inputs for ran in makers)],
         duplicates.divided(members),
-        place=common_place_of(_most_of(ranked)),
+        place=place_of_longest(_most_of(ranked)),
     )
 
 

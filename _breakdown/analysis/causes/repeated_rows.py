@@ -84,12 +84,14 @@ def _makers(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Resized]:
 
 def _repeated_after(row: Resized) -> int:
     """Return the number of elements that have to be looked up or repeated after an op, instead of
-    before it: all results of lookups, and repeated arrays that a matmul or a kernel reads."""
+    before it: all results of lookups, and repeated results that a matmul or a kernel reads."""
     op, is_lookup = row.ran.op.instruction, looks_up(row.moved)
+    made = [Value(op, path) for path, _ in op.leaves or ()] if op else []
     return sum(
-        array.n_elements
-        for path, array in (op.leaves if op else None) or ()
-        if op and array and (is_lookup or not _is_read_by_elements(Value(op, path)))
+        value.array.n_elements
+        for value in made
+        if value.array
+        if is_lookup or (row.law.left(value) and not _is_read_by_elements(value))
     )
 
 
