@@ -43,7 +43,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         ),
     ]
     for rows in grouped((of.place_at(row.moved.seed).source_user, row) for row in found).values():
-        longest = longest_of(rows)
+        # A mask has rows of both laws, if a softmax follows.
+        longest = longest_of([row for row in rows if row.law is sizes.part] or rows)
         array, copied, remedy, does = longest.value.array, "", WHAT_HELPS, "takes"
         op = longest.ran.op.instruction
         if longest.law is sizes.zero:

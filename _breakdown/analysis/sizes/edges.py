@@ -7,7 +7,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import PUTTING, TAKING, Link, array_of, links_of
-from _breakdown.analysis.arrays.elements import elements_of
+from _breakdown.analysis.arrays.elements import Number, elements_of
 from _breakdown.analysis.arrays.graph import (
     DOTS,
     ELEMENTWISE,
@@ -17,6 +17,7 @@ from _breakdown.analysis.arrays.graph import (
     consumers,
     inputs_of_chain,
     is_layout,
+    is_same,
     operand,
     producers,
 )
@@ -136,16 +137,15 @@ def pads_of(here: Instruction) -> list[Instruction]:
     found: list[Instruction] = []
     for one in here.operands if here.opcode == "maximum" else ():
         side = last_of(Value(one), lambda one: one.opcode == "convert").instruction
-        pads = [side] if side.opcode == "pad" and _is_lowest(operand(side, 1)) else pads_of(side)
+        pads = (
+            [side]
+            if side.opcode == "pad" and elements_in(Value(side.operands[1])) == [-inf]
+            else pads_of(side)
+        )
         if not pads:
             return []
         found += pads
     return found
-
-
-def _is_lowest(here: Instruction | None) -> bool:
-    filled = last_of(Value(here)).instruction if here else None
-    return filled is not None and elements_of(filled.message.literal) == [-inf]
 
 
 def edges_after(value: Value) -> Iterator[Edge]:
@@ -179,3 +179,17 @@ def last_of(value: Value, passes: Callable[[Instruction], bool] = lambda _: Fals
             break
         value = sources[0]
     return value
+
+
+def elements_in(value: Value) -> Sequence[Number]:
+    """Return the elements of a constant, possibly of one that is copied to all places."""
+    here = last_of(value, is_copied).instruction
+    return elements_of(here.message.literal) if here.opcode == "constant" else ()
+
+
+def is_copied(here: Instruction) -> bool:
+    return here.opcode == "broadcast" or is_same(Value(here))
+
+
+def is_cast(here: Instruction) -> bool:
+    return here.opcode in ("convert", "copy")

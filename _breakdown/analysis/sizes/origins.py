@@ -15,11 +15,11 @@ from _breakdown.analysis.sizes.edges import (
     TAKE,
     Edge,
     edges_before,
+    is_cast,
     last_of,
 )
 from _breakdown.analysis.sizes.law import MOST, Law, Moved
 from _breakdown.analysis.sizes.repeats import is_one_number
-from _breakdown.analysis.sizes.zeros import is_cast
 from _proto.hlo.program import Instruction
 
 # Arrays of which an op makes more than this many times as much are little, wherever they come from.

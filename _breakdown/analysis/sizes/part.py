@@ -28,6 +28,7 @@ from _breakdown.analysis.sizes.edges import (
     last_of,
 )
 from _breakdown.analysis.sizes.law import Left, Parts, SeededLaw, scaled
+from _breakdown.analysis.sizes.masks import window_of
 from _proto.hlo.collectives import collective_name
 from _proto.hlo.program import Instruction
 
@@ -41,7 +42,7 @@ class Part(SeededLaw):
     at the same places, and whole rows where dimensions are summed."""
 
     shrinks = True
-    opcodes = TAKING
+    opcodes = TAKING | {"select"}
     crosses = frozenset(
         (PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST, EXCHANGE)
     )
@@ -53,9 +54,14 @@ class Part(SeededLaw):
     def moves(self, seed: Instruction) -> bool:
         """Return whether a part is taken of what the program computes, and not of its inputs or of
         the state of a loop."""
-        return last_of(Value(seed.operands[0])).instruction.opcode != "parameter"
+        taken = seed.operands[seed.opcode == "select"]
+        return last_of(Value(taken)).instruction.opcode != "parameter"
 
     def own(self, edge: Edge) -> Parts:
+        window = window_of(edge.by) if edge.place == 1 else None
+        if window and not window.varies:
+            begin = *(source for source, _, _ in window.terms), window
+            return {(window.dim,): frozenset([(("select", begin, window.dim), window.part)])}
         links = edge.links() if edge.kind == TAKE and edge.place == 0 else ()
         return {
             link.inside: frozenset(

@@ -29,13 +29,13 @@ from _breakdown.analysis.sizes.edges import (
     TAKE,
     Dims,
     Edge,
+    is_copied,
     last_of,
     pads_of,
     parts_of,
     taken_by,
 )
 from _breakdown.analysis.sizes.law import FARTHEST, Law, Left, Moved, Parts, fraction, scaled
-from _breakdown.analysis.sizes.zeros import is_copied
 from _proto.hlo.program import Instruction
 
 # How dimensions repeat: their elements are all equal, those of several dimensions are joined, or

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from _breakdown.analysis.arrays.dims import PUTTING, Link
-from _breakdown.analysis.arrays.elements import elements_of
-from _breakdown.analysis.arrays.graph import Value, is_same, operand
+from _breakdown.analysis.arrays.graph import Value, operand
 from _breakdown.analysis.sizes.edges import (
     BROADCAST,
     ELEMENT,
@@ -20,9 +19,12 @@ from _breakdown.analysis.sizes.edges import (
     TAKE,
     Dims,
     Edge,
+    elements_in,
+    is_cast,
     last_of,
 )
-from _breakdown.analysis.sizes.law import Left, Parts, SeededLaw, fraction, scaled
+from _breakdown.analysis.sizes.law import Left, Moved, Parts, SeededLaw, fraction, scaled
+from _breakdown.analysis.sizes.masks import Window, window_of
 from _proto.hlo.program import Instruction
 
 # Instructions whose result is zero where an operand is zero, where the first operand is zero, or
@@ -30,9 +32,13 @@ from _proto.hlo.program import Instruction
 _IF_ANY = frozenset(("multiply", "and", "dot", "convolution"))
 _IF_FIRST = frozenset(
     "divide convert negate abs sqrt sign floor ceil reduce broadcast transpose reshape bitcast copy"
-    " copy-done slice dynamic-slice gather".split()
+    " copy-done slice dynamic-slice gather exponential".split()
 )
 _IF_ALL = frozenset("add subtract maximum minimum concatenate select".split()) | PUTTING
+# A selection, and the exponential of one.
+_MASKING = frozenset(("select", "exponential"))
+# Exponentials of numbers that are not above this one are zero, or nearly.
+_LOWEST = -1e4
 # The places of the operands that have elements of the result.
 _PLACES = {"select": (1, 2), "dynamic-update-slice": (0, 1), "scatter": (0, 2)}
 
@@ -41,16 +47,19 @@ class Zero(SeededLaw):
     """A pad, scatter or update that puts an array between zeros. Zeros need not be computed."""
 
     shrinks = False
-    opcodes = PUTTING | {"select"}
+    opcodes = PUTTING | _MASKING
     crosses = frozenset((PASS, MOVE, ELEMENT, LINEAR, MATMUL, REDUCE, TAKE, PUT, BROADCAST))
 
     def moves(self, seed: Instruction) -> bool:
         filled = operand(seed, 1 if seed.opcode == "pad" else 0)
-        return seed.opcode == "select" or (filled is not None and is_zero(Value(filled)))
+        return seed.opcode in _MASKING or (filled is not None and is_zero(Value(filled)))
 
     def own(self, edge: Edge) -> Parts:
-        if edge.by.opcode == "select":
-            return _of_one_hot(edge)
+        select = edge.by if edge.place == 1 else None
+        if edge.by.opcode == "exponential":
+            select = _scores_of(edge.by)
+        if select and (window := window_of(select)):
+            return {(window.dim,): frozenset([((window,), window.part)])}
         if edge.kind != PUT:
             return {}
         return {
@@ -60,6 +69,8 @@ class Zero(SeededLaw):
         }
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
+        if edge.by.opcode == "exponential":
+            return None
         for link in links:
             # The part can be all that a slice takes.
             if link.filled != link.taken:
@@ -69,8 +80,10 @@ class Zero(SeededLaw):
             n_terms = array.n_elements / max(1, prod(kept))
             # Each term of a sum can have its one element at another place.
             left = frozenset(
-                (label, part * n_terms if isinstance(label[0], Instruction) else part)
-                for label, part in left
+                ((window, *passed), part * n_terms)
+                if isinstance(window, Window) and window.varies
+                else ((window, *passed), part)
+                for (window, *passed), part in left
             )
         return left
 
@@ -95,44 +108,23 @@ class Zero(SeededLaw):
                     found[dims] = left
         return found
 
-
-def _of_one_hot(edge: Edge) -> Parts:
-    """Return the dimension of which a selection keeps one place, because it compares the places
-    along the dimension with an index that is the same for all of them."""
-    compare, made = last_of(Value(edge.by.operands[0])).instruction, edge.made.array
-    if edge.place != 1 or compare.message.comparison_direction != b"EQ" or made is None:
-        return {}
-    sides = [last_of(Value(one), is_cast).instruction for one in compare.operands]
-    for place, index in zip(sides, reversed(sides), strict=True):
-        dim = _dim_of_places(place)
-        if dim is not None and index.opcode == "broadcast" and dim not in index.message.dimensions:
-            return {(dim,): frozenset([((index,), 1 / max(1, made.dims[dim]))])}
-    return {}
+    def _judged(self, value: Value) -> Moved | None:
+        moved = super()._judged(value)
+        return moved and moved._replace(seed=_scores_of(moved.seed) or moved.seed)
 
 
-def _dim_of_places(here: Instruction) -> int | None:
-    """Return the dimension along which elements are their places, possibly plus a number."""
-    dims, sources = here.message.dimensions, here.operands
-    if here.opcode == "iota":
-        return dims[0] if dims else 0
-    if here.opcode not in ("add", "subtract", "broadcast"):
-        return None
-    found = {_dim_of_places(last_of(Value(one), is_cast).instruction) for one in sources} - {None}
-    if len(found) != 1 or (dim := found.pop()) is None:
-        return None
-    return dims[dim] if here.opcode == "broadcast" else dim
-
-
-def is_cast(here: Instruction) -> bool:
-    return here.opcode in ("convert", "copy")
+def _scores_of(exponential: Instruction) -> Instruction | None:
+    """Return the selection of which an exponential is computed, possibly after the subtraction of a
+    softmax, and which is very small where it keeps nothing."""
+    here = exponential
+    for opcode in ("exponential", "subtract"):
+        if here.opcode == opcode and here.operands:
+            here = last_of(Value(here.operands[0]), is_cast).instruction
+    fill = operand(here, 2) if here.opcode == "select" else None
+    return here if fill and max(elements_in(Value(fill)), default=0) <= _LOWEST else None
 
 
 def is_zero(value: Value) -> bool:
     """Return whether a value is a constant of zeros."""
-    here = last_of(value, is_copied).instruction
-    elements = elements_of(here.message.literal) if here.opcode == "constant" else ()
+    elements = elements_in(value)
     return bool(elements) and not any(elements)
-
-
-def is_copied(here: Instruction) -> bool:
-    return here.opcode == "broadcast" or is_same(Value(here))

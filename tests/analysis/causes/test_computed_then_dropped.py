@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 import unittest
 
 from _breakdown.analysis.arrays.dims import links_of
 from _proto.hlo.program import Program
 from tests.analysis.small_programs import OF_ROWS, Json, causes, equal, zeros
-from tests.builders.hlo_proto import Op, Shape, array, element, module, op, packed, tuple_of
+from tests.builders.hlo_proto import (
+    Op,
+    Shape,
+    array,
+    direction,
+    element,
+    module,
+    op,
+    packed,
+    tuple_of,
+)
 from tests.builders.xspace import Op as Event
 from tests.builders.xspace import bytes_field, encode, int_field
 from tests.builders.xspace import op as event
@@ -246,6 +257,55 @@ def part(name: str, rows: tuple[int, int]) -> Op:
     cut = bytes_field(17, int_field(1, begin) + int_field(2, end) + int_field(3, 1))
     shape = array("bf16", end - begin, 4096)
     return op(name, "slice", "logits", shape=shape, line="loss.py:12", extra=cut)
+
+
+class Masks(unittest.TestCase):
+    def window(self, begin: str = "end", end: str = "end", fill: float = -1e9) -> list[Json]:
+        """Return the causes if a softmax keeps 1024 of 4096 scores, up to `end`, and multiplies the
+        values of all positions with its weights."""
+        places, mask, row = array("s32", 512, 4096), array("pred", 512, 4096), packed(14, [0])
+        scale = bytes_field(8, bytes_field(8, struct.pack("<f", fill)))
+        number = bytes_field(8, bytes_field(4, b"\x80\xf8\xff\xff\xff\xff\xff\xff\xff\x01"))
+        ends, dims = array("bf16", 512), packed(14, [0, 1] if end == "row" else [])
+        return found(
+            *(
+                op(n, "parameter", shape=array("s32"), number=i)
+                for i, n in ((3, "end"), (4, "other"))
+            ),
+            op("values", "parameter", shape=array("bf16", 4096, 64), number=5),
+            op("-1024", "constant", shape=array("s32"), extra=number),
+            op("before", "add", begin, "-1024", shape=places if begin == "row" else array("s32")),
+            op("row", "iota", shape=places, extra=row),
+            op("place", "iota", shape=places, extra=packed(14, [1])),
+            op("last", "broadcast", end, shape=places, extra=dims),
+            op("first", "broadcast", "before", shape=places, extra=dims),
+            op("le", "compare", "place", "last", shape=mask, extra=direction("LE")),
+            op("gt", "compare", "place", "first", shape=mask, extra=direction("GT")),
+            op("seen", "and", "le", "gt", shape=mask),
+            op("fill", "constant", shape=array("f32"), extra=scale),
+            op("low", "broadcast", "fill", shape=LOGITS),
+            op("masked", "select", "seen", "logits", "low", shape=LOGITS, line="model.py:7"),
+            op("max", "reduce", "masked", "fill", shape=ends, extra=packed(14, [1])),
+            op("all", "broadcast", "max", shape=LOGITS, extra=row),
+            op("shifted", "subtract", "masked", "all", shape=LOGITS),
+            op("exp", "exponential", "shifted", shape=LOGITS, line="model.py:8"),
+            dot("y", "exp", "values", array("bf16", 512, 64), (1, 0), "model.py:9"),
+            times={"logits": 400, "y": 200},
+        )
+
+    def test_matmuls_before_and_after_a_softmax_of_a_window_need_only_the_window(self) -> None:
+        (row,) = self.window()
+        self.assertEqual((row["source_user"], row["gain_ps"]), ("model.py:7", 450))
+        self.assertIn("takes 524288 of the 2097152 elements", row["says"])
+
+    def test_small_numbers_instead_of_a_mask_leave_weights_that_are_not_zero(self) -> None:
+        (row,) = self.window(fill=-1)
+        self.assertEqual(row["gain_ps"], 300)
+
+    def test_window_of_unknown_size_or_at_another_place_for_each_row_is_no_part(self) -> None:
+        for ends in (("other", "end"), ("end", "other"), ("row", "row")):
+            with self.subTest(ends):
+                self.assertEqual(self.window(*ends), [])
 
 
 class Zeros(unittest.TestCase):

@@ -141,8 +141,8 @@ class Reduced(unittest.TestCase):
             fused = [
                 op("labels", "parameter", shape=few),
                 op("spread", "broadcast", "labels", shape=big, extra=packed(14, [0])),
-                op("places", "iota", shape=big, extra=packed(14, [1])),
-                equal("hot", "spread", "places", shape=array("pred", 500, 125)),
+                op("places", "iota", shape=array("s32", 500, 125), extra=packed(14, [1])),
+                equal("hot", "places", "spread", shape=array("pred", 500, 125)),
                 *zeros("zeros", big),
                 op("pick", "select", "hot", "spread", "zeros", shape=big, tf_op=name, line=line),
                 op("sum.1", "reduce", "pick", "zeros.0", shape=few, extra=packed(14, [1])),

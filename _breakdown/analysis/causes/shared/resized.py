@@ -7,9 +7,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from _breakdown.analysis.arrays.dims import array_of, dims_of_dot
+from _breakdown.analysis.arrays.dims import PUTTING, TAKING, array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
 from _breakdown.analysis.arrays.graph import DOTS, Value, is_layout, operand
+from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
     StepProgram,
@@ -17,9 +18,10 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
 )
 from _breakdown.analysis.sizes.casts import Narrow
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, last_of
+from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, is_cast, last_of
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
 from _breakdown.analysis.sizes.little import Little, Local
+from _breakdown.analysis.sizes.masks import window_of
 from _breakdown.analysis.sizes.origins import Addend, Derived
 from _breakdown.analysis.sizes.part import DEVICE, LOOKUP, Part, starts_of, takes_of
 from _breakdown.analysis.sizes.repeats import (
@@ -30,7 +32,7 @@ from _breakdown.analysis.sizes.repeats import (
     repeats_rows,
 )
 from _breakdown.analysis.sizes.sums import Sum, adds
-from _breakdown.analysis.sizes.zeros import Zero, is_cast
+from _breakdown.analysis.sizes.zeros import Zero
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
@@ -40,7 +42,6 @@ from _proto.hlo.program import Instruction
 # Ops that take or put elements of smaller arrays are not followed: a matmul or a collective takes
 # at most about this many times as long as writing its result.
 _LONGEST = 128
-_SEEDS: Final = Part.opcodes | Zero.opcodes
 # Ignore arrays that have less than 1 / `_SMALL` of the bytes of a collective's largest array.
 _SMALL = 100
 # Ops that keep more of their time are not worth a change.
@@ -158,18 +159,22 @@ class Sizes:
         least = self._of.floor * float(self._of.roofs.hbm or 0) / _LONGEST
         small: list[Instruction] = []
         starts: set[Value] = set()
-        for seed in self._of.with_opcodes(*_SEEDS):
+        masks = [one for one in self._of.with_opcodes("select") if window_of(one)]
+        masked = self._of.with_opcodes("exponential") if masks else []
+        for seed in [*self._of.with_opcodes(*TAKING, *PUTTING), *masks, *masked]:
             ran = self._of.executed(seed)
             if ran is None or not (op := ran.op.instruction):
                 continue
-            law = self.part if seed.opcode in Part.opcodes else self.zero
             arrays = filter(None, (array_of(seed), array_of(operand(seed, 0))))
             is_large = max((array.n_bytes or 0 for array in arrays), default=0) * ran.n >= least
             if op.is_asynchronous:
                 # Asynchronous slices fetch the parts of an array one after the other.
                 if is_large and seed.opcode == "gather":
-                    yield law, Value(op.chain[-1])
-            elif seed.operands and law.moves(seed):
+                    yield self.part, Value(op.chain[-1])
+                continue
+            for law in (self.part, self.zero) if seed.operands else ():
+                if seed.opcode not in law.opcodes or not law.moves(seed):
+                    continue
                 if is_large:
                     yield law, Value(seed)
                 if seed.opcode == "dynamic-slice":
@@ -294,12 +299,34 @@ class Sizes:
         _, value, moved = max(found.values(), key=lambda each: each[0])
         # The op reads and writes what is left of its arrays. A lookup writes all that it makes.
         is_whole = law is self.repeat and looks_up(moved)
+        read = dict(self._reads(law, op, found) if isinstance(law, SeededLaw) else ())
         n_bytes = sum(
-            use.n_bytes * (1 if is_whole and use.is_write else _fraction(law, array.value))
+            use.n_bytes
+            * (
+                read.get(array, _fraction(law, array.value))
+                if not use.is_write
+                else is_whole or _fraction(law, array.value)
+            )
             for array, use in self._of.arrays.uses_of.get(ran, ())
         )
         time = n_bytes / float(self._of.roofs.hbm or math.inf)
         return max(most, time / max(1, ran.total)), value, moved
+
+    def _reads(
+        self, law: Law, op: Instruction, found: Mapping[Instruction, _Found]
+    ) -> Iterator[tuple[StepArray | None, float]]:
+        """Yield the arrays that an op reads, with the part of them that it needs."""
+        array_at, body = self._of.arrays.array_at, op.called[0] if op.called else None
+        for i, one in enumerate(op.operands):
+            taken = body.parameters.get(i) if body else None
+            yield array_at(Value(one)), _fraction(law, Value(taken or one))
+        for dot, (_, value, moved) in found.items() if law is self.zero else ():
+            for i, one in enumerate(dot.operands):
+                # What is multiplied with zeros is not needed.
+                if Value(one) != value:
+                    both = {each[2 - i] for each in dims_of_dot(dot) if each[1 + i] is not None}
+                    parts = {d: left for d, left in moved.parts.items() if both.issuperset(d)}
+                    yield array_at(last_of(Value(one), _is_alike)), moved._replace(parts=parts).left
 
     def _of_lookup(self, ran: Executions, op: Instruction) -> _Found | None:
         """Return what is left of an op that multiplies rows with what is looked up for each of
@@ -405,6 +432,10 @@ class Sizes:
         made = made if law is self.part or all(map(law.left, made)) else summed
         found = [(moved.left, value, moved) for value in made if (moved := law.left(value))]
         return max(found, key=lambda each: each[0]) if found and len(found) == len(made) else None
+
+
+def _is_alike(here: Instruction) -> bool:
+    return here.opcode == "bitcast" or is_cast(here)
 
 
 def _fraction(law: Law, value: Value) -> float:
