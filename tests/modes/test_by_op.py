@@ -9,15 +9,7 @@ from typing import Any
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, metadata_plane, tuple_of
 from tests.builders.hlo_proto import op as instruction
-from tests.builders.xspace import (
-    Op,
-    Space,
-    encode,
-    memory_access_breakdown,
-    op,
-    tpu_plane,
-    trace,
-)
+from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import Json, answer, run
 
 STEP = [("s", 0, 10_000_000)]

@@ -6,13 +6,7 @@ import unittest
 from typing import Any
 
 from tests.builders.drawn import Calls, Drawn, device, drawn_line, host, result_of
-from tests.builders.xspace import (
-    Plane,
-    Space,
-    Stat,
-    encode,
-    uint64,
-)
+from tests.builders.xspace import Plane, Space, Stat, encode, uint64
 from tests.harness import PROFILES, answer
 
 US = 10**6

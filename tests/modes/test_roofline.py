@@ -5,15 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.builders.xspace import (
-    Op,
-    Space,
-    StatValue,
-    encode,
-    op,
-    tpu_plane,
-    trace,
-)
+from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane, trace
 from tests.harness import answer
 from tests.modes.small_steps import (
     BF16,

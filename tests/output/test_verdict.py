@@ -41,10 +41,7 @@ class Headlines(unittest.TestCase):
         # The smallest gain is 0.8 of the estimate.
         for copied, begins in (
             (50, "Start at model.py:3: changing the layout of arrays probably costs about 0.05 of"),
-            (
-                25,
-                "No known loss is large. Changing the layout of arrays at model.py:3 probably",
-            ),
+            (25, "No known loss is large. Changing the layout of arrays at model.py:3 probably"),
             (24, "No known loss is large."),
         ):
             with self.subTest(copied):

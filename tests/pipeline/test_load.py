@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from tests.builders.xspace import (
-    Plane,
-    Space,
-    double,
-    encode,
-    int64,
-    op,
-    tpu_plane,
-    trace,
-    uint64,
-)
+from tests.builders.xspace import Plane, Space, double, encode, int64, op, tpu_plane, trace, uint64
 from tests.harness import ALL_MODES, answer, run, sampled
 from tests.pipeline.small_steps import NO_STEPS, groups, leaf
 

@@ -6,13 +6,7 @@ import unittest
 from typing import Any
 
 from tests import harness
-from tests.builders.xspace import (
-    compressed,
-    memory_access_breakdown,
-    op,
-    raw,
-    trace,
-)
+from tests.builders.xspace import compressed, memory_access_breakdown, op, raw, trace
 from tests.fuzz import check_outcome, damaged_at
 
 NAME = "%fusion.1 = f32[2]{0} fusion()"

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from _breakdown.analysis.arrays.dims import array_of
 from _breakdown.analysis.arrays.engine import Retime, removal_of
-from _breakdown.analysis.arrays.graph import Value, consumers, loop_around, operand, reach
+from _breakdown.analysis.arrays.graph import (
+    LAYOUT,
+    STRUCTURE,
+    Value,
+    consumers,
+    is_same,
+    loop_around,
+    operand,
+    reach,
+)
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace
 from _breakdown.analysis.causes.shared.one_hots import Hot, hot_of, near_one_hots, unchanged
 from _breakdown.analysis.causes.shared.step_program import StepProgram
+from _breakdown.analysis.sizes.edges import last_of, parts_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped
@@ -36,8 +47,15 @@ FOR_PADDED = (
     ' whose index is out of range (`.at[i].set(rows, mode="drop")`).'
 )
 
+FOR_SPLIT = (
+    "Don't split and join arrays in the step: update the whole array at an index for the part and"
+    " the rows (`.at[0, rows].set(new)`), or pass the parts as arrays of their own."
+)
+
 # Instructions that change parts of an array in place.
 _IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
+# Instructions of ops that only cut and join arrays, possibly with a cast.
+_MOVING = STRUCTURE | LAYOUT | {"concatenate", "constant", "convert", "maximum", "pad", "slice"}
 
 
 class _Update(NamedTuple):
@@ -58,6 +76,7 @@ class _Update(NamedTuple):
 
 def find(of: StepProgram) -> Iterator[Cause]:
     yield from _undone_pads(of)
+    yield from _undone_splits(of)
     # A file updates all its buffers, such as keys and values, in the same way.
     rows: dict[str, dict[Executions, list[_Update]]] = {}
     near = {of.executed(value.instruction) for value in near_one_hots(of.with_opcodes("compare"))}
@@ -156,23 +175,83 @@ def _is_needed(of: StepProgram, array: StepArray, here: Instruction) -> bool:
     return is_read_later or loop_around(made_in) is not loop_around(here.computation)
 
 
+def _is_free(of: StepProgram, array: StepArray, heres: Iterable[Instruction]) -> bool:
+    """Return whether an array is large, and instructions can update it in place."""
+    is_kept = array.is_parameter and not of.arrays.is_donated(array)
+    is_large = (array.shape.n_bytes or 0) >= _MIN_BYTES
+    return is_large and not is_kept and not any(_is_needed(of, array, here) for here in heres)
+
+
 def _undone_pads(of: StepProgram) -> Iterator[Cause]:
     """Yield the causes for arrays that are padded, updated, and cut to their old shape."""
     pairs = [pair for pad in of.run_with("pad") if (pair := _pad_and_cut(of, pad))]
     for place, row in grouped((of.place_at(pad), (pad, cut)) for pad, cut in pairs).items():
-        members = [of.ran_of[here] for pair in row for here in pair]
-        shape = row[0][1].shape
-        yield Cause(
-            f"<line> pads {counted(len(row), 'array')} such as {shape}, ops update parts of the"
-            " result, and a slice cuts the padding off, so that all is copied twice. Without these"
-            " copies, the step would save <gain>.",
+        yield _of_copies(
+            f"<line> pads {counted(len(row), 'array')} such as {row[0][1].shape}, ops update parts"
+            " of the result, and a slice cuts the padding off, so that all is copied twice.",
             FOR_PADDED,
-            SEEN,
-            members,
-            removal_of(members),
-            place=place,
-            evidence={"shape": shape},
+            [of.ran_of[here] for pair in row for here in pair],
+            place,
+            row[0][1].shape,
         )
+
+
+def _undone_splits(of: StepProgram) -> Iterator[Cause]:
+    """Yield the causes for arrays that are cut in parts, updated, and joined again."""
+    joins = of.with_opcodes("concatenate", "maximum")
+    found = [(join, slices) for join in joins if (slices := _slices_of(of, join))]
+    for place, row in grouped((of.place_at(join), (join, each)) for join, each in found).items():
+        ops = map(of.executed, [here for join, slices in row for here in (*slices, join)])
+        yield _of_copies(
+            f"<line> joins {counted(len(row), 'array')} such as {row[0][0].shape} of slices of the"
+            " same array, of which ops update parts, so that all is copied twice.",
+            FOR_SPLIT,
+            [ran for ran in dict.fromkeys(ops) if ran and _only_moves(ran)],
+            place,
+            row[0][0].shape,
+        )
+
+
+def _of_copies(
+    says: str, remedy: str, members: list[Executions], place: CausePlace, shape: str | None
+) -> Cause:
+    says += " Without these copies, the step would save <gain>."
+    changes, evidence = removal_of(members), {"shape": shape}
+    return Cause(says, remedy, SEEN, members, changes, place=place, evidence=evidence)
+
+
+def _slices_of(of: StepProgram, join: Instruction) -> list[Instruction]:
+    """Return the slices that an op joins to the array from which they are, after updates in place,
+    if nothing needs the old array afterwards."""
+    slices, is_updated, ran = [], False, of.executed(join)
+    end = ran.op.instruction if ran and _only_moves(ran) else None
+    for edge in parts_of(Value(join)) if end else ():
+        value = last_of(edge.given, _is_same)
+        while _is_in_place(value) and value.instruction.operands:
+            is_updated = True
+            value = last_of(Value(value.instruction.operands[0]), _is_same)
+        slices.append(value.instruction)
+    if (
+        not end
+        or not is_updated
+        or any(one.opcode != "slice" or not one.operands for one in slices)
+    ):
+        return []
+    sources = {last_of(Value(one.operands[0])) for one in slices}
+    old = of.arrays.array_at(sources.pop()) if len(sources) == 1 else None
+    sizes = [array.n_elements if (array := array_of(one)) else 0 for one in (join, *slices)]
+    is_whole = len({tuple(one.message.slice_dimensions) for one in slices}) == len(slices)
+    if not old or {old.shape.n_elements, sum(sizes[1:])} != {sizes[0]} or not is_whole:
+        return []
+    return slices if _is_free(of, old, [end]) else []
+
+
+def _is_same(here: Instruction) -> bool:
+    return is_same(Value(here))
+
+
+def _only_moves(ran: Executions) -> bool:
+    return ran.op.instruction is not None and ran.op.instruction.opcodes <= _MOVING
 
 
 def _pad_and_cut(of: StepProgram, pad: Instruction) -> tuple[Instruction, Instruction] | None:
@@ -180,15 +259,17 @@ def _pad_and_cut(of: StepProgram, pad: Instruction) -> tuple[Instruction, Instru
     nothing else reads the padded array, or needs the old one afterwards."""
     given = operand(pad, 0)
     old = of.arrays.array_at(Value(given)) if given else None
-    if not old or (old.shape.n_bytes or 0) < _MIN_BYTES:
-        return None
     passed, ends = reach([Value(pad)], consumers, _is_in_place)
     updates = [of.executed(value.instruction) for value in passed if _is_in_place(value)]
-    changing = [ran.op.instruction for ran in updates if ran]
+    changing = [ran.op.instruction for ran in updates if ran and ran.op.instruction]
     wide = filter(None, map(of.arrays.array_at, passed))
-    is_kept = old.is_parameter and not of.arrays.is_donated(old)
-    is_needed = is_kept or any(here and _is_needed(of, old, here) for here in changing)
-    if not updates or len(ends) != 1 or is_needed or any(array.is_result for array in wide):
+    if (
+        not old
+        or not updates
+        or len(ends) != 1
+        or not _is_free(of, old, changing)
+        or any(array.is_result for array in wide)
+    ):
         return None
     cut = ends.pop().instruction
     return (pad, cut) if cut in of.ran_of and _is_undone(pad, cut) else None

@@ -199,11 +199,36 @@ def padded(
         op("back", "slice", "newer" if updated else "wide", shape=back, extra=cut, line="a:3"),
         *more,
     ]
-    main = [each for each in main if updated or not each.name.startswith("new")]
+    return rewritten([e for e in main if updated or not e.name.startswith("new")], extra)
+
+
+def rewritten(main: list[Op], extra: bytes) -> list[Json]:
+    """Return the rows for a program of which each op takes 100 ps."""
     names = [each.name for each in main if each.instruction.opcode not in ("parameter", "constant")]
     ran = [event(name, "data formatting", 100 * i, 100) for i, name in enumerate(names)]
     rows = causes({"main": main}, ran, *FAST, extra=extra)
     return [row for row in rows if row["cause"] == "rewritten_buffer"]
+
+
+def split(*more: Op, start: int = 128, updated: str = "new", extra: bytes = DONATED) -> list[Json]:
+    """Return the rows for a state that is cut in two parts, of which one gets a new row."""
+    half = array("f32", 128, 1024)
+    cuts = [
+        bytes_field(17, int_field(1, begin) + int_field(2, begin + 128) + int_field(3, 1))
+        + bytes_field(17, int_field(2, 1024) + int_field(3, 1))
+        for begin in (0, start)
+    ]
+    main = [
+        op("state", "parameter", shape=STATE),
+        op("row", "parameter", shape=array("f32", 1, 1024), number=1),
+        op("at", "parameter", shape=array("s32"), number=2),
+        op("first", "slice", "state", shape=half, extra=cuts[0]),
+        op("second", "slice", "state", shape=half, extra=cuts[1]),
+        op("new", "dynamic-update-slice", "second", "row", "at", "at", shape=half),
+        op("back", "concatenate", "first", updated, shape=STATE, line="a:3"),
+        *more,
+    ]
+    return rewritten(main, extra)
 
 
 class PaddedAndCut(unittest.TestCase):
@@ -236,3 +261,16 @@ class PaddedAndCut(unittest.TestCase):
 
     def test_padded_array_without_updates_is_not_found(self) -> None:
         self.assertEqual(padded(updated=False), [])
+
+
+class SplitAndJoined(unittest.TestCase):
+    def test_copies_to_and_from_parts_undo_each_other(self) -> None:
+        (row,) = split()
+        self.assertEqual((row["gain_ps"], row["source_user"]), (300, "a:3"))
+        self.assertIn("joins 1 array such as f32[256,1024] of slices", row["says"])
+
+    def test_other_parts_old_states_and_parts_that_do_not_change_are_needed(self) -> None:
+        self.assertEqual(split(start=0), [])
+        self.assertEqual(split(updated="second"), [])
+        self.assertEqual(split(extra=b""), [])
+        self.assertEqual(split(op("other", "negate", "state", shape=STATE)), [])
