@@ -363,19 +363,6 @@ class Levels(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    def test_frame_is_split_into_file_line_and_column(self) -> None:
-        for frame, parts in {
-            "/a/b.py:12:3": ("/a/b.py", 12, 3),
-            "<embedded module 'm'>:153:2": ("<embedded module 'm'>", 153, 2),
-            "a.py:7": ("a.py", 7, 0),
-            "a.py": ("a.py", 0, 0),
-            "a\nb:1:2": ("a\nb", 1, 2),
-            "": ("", 0, 0),
-            "a:" + "9" * 5000: ("a:" + "9" * 5000, 0, 0),
-        }.items():
-            with self.subTest(frame=frame):
-                self.assertEqual(matching.split_frame(frame), parts)
-
     def test_files_are_paired_by_the_end_of_their_paths(self) -> None:
         def pairs(before: set[str], after: set[str]) -> set[tuple[str, str]]:
             names = matching.paired_files(before, after)

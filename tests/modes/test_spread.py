@@ -440,15 +440,3 @@ class Cost(unittest.TestCase):
             self.assertEqual(devices.chance_of_slowest(k, n, d), expected)
         with within(0.2):
             devices.chance_of_slowest(1, 5000, 8)
-
-    def test_many_programs_are_read_quickly(self) -> None:
-        many = records.record(records.made_up(1, 12))
-        [device], [step] = many["devices"], many["steps"]
-        many["devices"] = [
-            {**device, "device": str(number), "program": str(number // 2)} for number in range(200)
-        ]
-        many["steps"] = [{**step, "device": number} for number in range(200)]
-        # This loader keeps the record in memory, like the loader of the mode.
-        held: list[record_format.HostRecord | NoAnswer] = [record_format.record_of(many)]
-        with within(0.5):
-            self.assertEqual(len(spread_of({"a.json": lambda: held})["cohorts"]), 100)

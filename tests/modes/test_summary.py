@@ -34,19 +34,6 @@ class IdleGaps(unittest.TestCase):
                 rows = self.gaps([*ops, leaf(0, 20, "a"), leaf(90, 10, "z")])
                 self.assertEqual(column(rows, "start_ps", "inside"), [(20, inside)])
 
-    def test_container_that_begins_in_a_gap_encloses_later_gaps(self) -> None:
-        ops = [
-            op("w", "while", 10, 85),
-            op("v", "while", 15, 50),
-            leaf(30, 10),
-            leaf(60, 10),
-            leaf(80, 5),
-        ]
-        self.assertEqual(
-            column(self.gaps(ops), "start_ps", "inside"),
-            [(0, None), (40, "v"), (85, "w"), (70, "w")],
-        )
-
 
 class CommRollup(unittest.TestCase):
     def rollup(self, *ops: Op) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ import re
 import unittest
 from typing import Any
 
-from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, op, trace
+from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, trace
 from tests.harness import MODES_OF_TRACE, answer, run, sampled
 from tests.pipeline.small_steps import Steps, leaf, plane
 
@@ -46,17 +46,6 @@ class StepPick(unittest.TestCase):
         self.assertEqual(outcome.object["reason"], "empty_xla_ops_line")
         self.assertEqual(outcome.stderr, "compute_breakdown: empty_xla_ops_line\n")
         self.assertEqual(outcome.status, 0)
-
-    def test_listed_steps_have_the_number_of_events_that_start_in_them(self) -> None:
-        ops = [*self.OPS, op("w", "while", 5, 80)]
-        rows = answer(trace(ops, self.STEPS), "summary", "--step", "0")["steps"]
-        self.assertEqual([row["n_xla_ops_events"] for row in rows], [2, 2, 2, 0])
-        first = {"index": 0, "name": "a", "duration_ps": 10, "n_xla_ops_events": 2, "picked": True}
-        self.assertEqual(rows[0], first)
-        self.assertNotIn("picked", rows[1])
-        # A step that starts at the same time as the last op contains it.
-        (row,) = self.pick(steps=[("z", 90, 5)])["steps"]
-        self.assertEqual(row["n_xla_ops_events"], 1)
 
 
 class StepsRollup(unittest.TestCase):

@@ -178,7 +178,6 @@ def padded(
     stride: int = 1,
     interior: int = 0,
     n: int = 256,
-    columns: int = 1024,
     updated: bool = True,
     extra: bytes = DONATED,
 ) -> list[Json]:
@@ -187,7 +186,7 @@ def padded(
     edges = bytes_field(1, int_field(1, low) + int_field(3, interior)) + bytes_field(1, b"")
     cut = bytes_field(17, int_field(1, start) + int_field(3, stride))
     cut += bytes_field(17, int_field(3, 1))
-    back, state, wide = (array("f32", rows, columns) for rows in (n, 256, 258))
+    back, state, wide = (array("f32", rows, 1024) for rows in (n, 256, 258))
     main = [
         op("state", "parameter", shape=state),
         op("rows", "parameter", shape=array("f32", 2, 1024), number=1),
@@ -254,10 +253,6 @@ class PaddedAndCut(unittest.TestCase):
     def test_old_state_that_is_kept_needs_a_copy(self) -> None:
         self.assertEqual(padded(extra=b""), [])
         self.assertEqual(padded(op("other", "negate", "state", shape=STATE)), [])
-
-    def test_array_below_a_mebibyte_is_not_worth_a_change(self) -> None:
-        self.assertEqual(len(padded(columns=1024)), 1)
-        self.assertEqual(padded(columns=1023), [])
 
     def test_padded_array_without_updates_is_not_found(self) -> None:
         self.assertEqual(padded(updated=False), [])
