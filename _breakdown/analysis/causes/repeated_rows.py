@@ -46,7 +46,10 @@ def find(of: StepProgram) -> Iterator[Cause]:
     )
     for (kind, _), rows in grouped(keyed).items():
         ops = [row.ran for row in rows]
-        moved = longest_of(rows).moved
+        longest, place = longest_of(rows), place_of_longest(ops)
+        moved, matmul = longest.moved, longest.matmul if kind == MATMUL else None
+        if matmul and (at := of.place_at(matmul)).source_user:
+            place = place._replace(source_user=at.source_user, source_inner=at.source_inner)
         left, line = percentage(100 * moved.left), line_says(of.place_at(moved.seed))
         says = f"{time(total_of(ops))} in {counted(len(rows), 'op')} at <line> go to " + (
             f"a matmul of rows that {line} repeats: at most {left} of them differ. Multiplying"
@@ -60,7 +63,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             f"{says} would save <gain>.",
             REMEDY if kind == MATMUL else FOR_TABLES,
             SEEN if kind == MATMUL else LIKELY,
-            place_of_longest(ops),
+            place,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from _breakdown.analysis.arrays.dims import TAKING
 from _breakdown.analysis.arrays.engine import Change, Resize
-from _breakdown.analysis.arrays.graph import is_layout
+from _breakdown.analysis.arrays.graph import Value, is_layout
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
@@ -32,9 +32,9 @@ FOR_PARTS = (
     " the gathered results of top_k."
 )
 FOR_MATMULS = (
-    "Sum first, with the weights, and multiply the sums: pool before a projection, apply a layer"
-    " that makes few channels before one that makes many rows, such as an interpolation, or before"
-    " rows are looked up for each edge of a graph."
+    "Sum first, with the weights, and multiply the sums: (x @ a) @ b instead of x @ (a @ b), pool"
+    " before a projection, apply a layer that makes few channels before one that makes many rows,"
+    " such as an interpolation, or before rows are looked up for each edge of a graph."
 )
 # Names of the ops before a sum, by kind.
 _NAMES = {MATMUL: "matmul", OTHER: "lookup"}
@@ -56,6 +56,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
             "gather" in ran.op.instruction.opcodes for ran in ops if ran.op.instruction
         ):
             continue
+        at = of.place_at(longest.matmul) if longest.matmul else place_of_longest(ops)
         before = counts_of(ops) if is_sent else counted(len(ops), _NAMES[kind])
         n = longest.value.array.n_bytes if longest.value.array else None
         over = f"over {round(1 / longest.moved.left)} elements"
@@ -64,7 +65,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         does = "computed" if kind == MATMUL else "moved"
         says = (
             f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} {over}, after {before} at"
-            f" {line_says(place_of_longest(ops))} {does} all of them."
+            f" {line_says(at)} {does} all of them."
             f" {'Summing' if is_sum else 'Reducing'} first"
             f"{', and moving the results,' if is_sent else ''} would save <gain>."
         )
@@ -91,7 +92,7 @@ def _copies(of: StepProgram, rows: Sequence[Resized]) -> list[Resized]:
         row._replace(ran=copying)
         for row in rows
         for user in (row.ran.op.instruction.users if row.ran.op.instruction else ())
-        if is_layout(user) and (copying := of.executed(user))
+        if is_layout(user) and row.law.left(Value(user)) and (copying := of.executed(user))
     ]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from _breakdown.analysis.arrays.dims import Link, array_of, dims_of_dot
-from _breakdown.analysis.arrays.graph import Value, is_layout, operand, producers, reach
+from _breakdown.analysis.arrays.graph import DOTS, Value, is_layout, operand, producers, reach
 from _breakdown.analysis.sizes.edges import (
     ALL,
     EXCHANGE,
@@ -18,11 +19,16 @@ from _breakdown.analysis.sizes.edges import (
     TAKE,
     Dims,
     Edge,
+    is_cast,
     kind_of,
+    last_of,
 )
-from _breakdown.analysis.sizes.law import Law, Left, Parts, scaled
+from _breakdown.analysis.sizes.law import Law, Left, Moved, Parts, scaled
 from _proto.hlo.collectives import first_collective
 from _proto.hlo.program import Instruction
+
+# The matrix unit takes about as long for fewer rows, because it first loads the other operand.
+FEWEST_ROWS = 128
 
 
 class Sum(Law):
@@ -93,6 +99,39 @@ def summed_by(edge: Edge) -> Parts:
     label = by, place
     left = frozenset([((label, label), made.n_elements / given.n_elements)])
     return {summed: left} if summed else {}
+
+
+def in_other_order(dot: Instruction) -> tuple[float, Value, Moved] | None:
+    """Return what is left of x @ (a @ b), if it is computed as (x @ a) @ b."""
+    found: list[tuple[float, Value, Moved]] = []
+    for i, one in enumerate(dot.operands if is_plain(dot) else ()):
+        made = last_of(Value(one), is_cast)
+        inner, product = made.instruction, made.array
+        if inner.opcode not in DOTS or not is_plain(inner) or made.array != array_of(one):
+            continue
+        summed = {each[1 + i] for each in dims_of_dot(dot) if each[0] is None}
+        for side, a in enumerate(map(array_of, inner.operands)):
+            dims = {each[0] for each in dims_of_dot(inner) if each[1:][side] is not None}
+            if a and product and summed <= dims:
+                n, n_terms = (
+                    prod(product.dims[dim] for dim in each if dim is not None)
+                    for each in (dims, summed)
+                )
+                # The matrix unit takes as long for fewer columns.
+                rank = max(a.n_elements / n, FEWEST_ROWS)
+                moved = Moved({ALL: frozenset([((dot,), 1 / n_terms)])}, dot)
+                found.append((rank * n / product.n_elements + rank / n_terms, made, moved))
+    return min(found, key=lambda each: each[0], default=None)
+
+
+def is_plain(dot: Instruction) -> bool:
+    """Return whether a matmul multiplies all rows of one operand by all columns of the other."""
+    dims = dims_of_dot(dot)
+    listed = [{each[1 + place] for each in dims} for place in (0, 1)]
+    sizes = [array.dims if (array := array_of(one)) else () for one in dot.operands]
+    both = zip(listed, sizes, strict=False)
+    is_listed = (n == 1 or dim in some for some, each in both for dim, n in enumerate(each))
+    return bool(dims) and all(None in each for each in dims) and all(is_listed)
 
 
 def _are_sent_together(add: Instruction) -> bool:

@@ -185,6 +185,38 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(found(512), [])
         self.assertEqual(found(32, op("not", "tanh", "dot", shape=array("f32", 1024, 512))), [])
 
+    def test_product_of_three_is_found_if_the_other_order_takes_less(self) -> None:
+        def gains(between: str = "convert", n_columns: int = 4096) -> list[int]:
+            of_rows = bytes_field(30, packed(1, [1]) + packed(2, [0]))
+            shapes = {"x": (512, 1024), "a": (1024, 16), "b": (16, n_columns)}
+            taken, given = (
+                [
+                    op(name + place, "parameter", shape=array("f32", *dims), number=i)
+                    for i, (name, dims) in enumerate(shapes.items())
+                ]
+                for place in (".in", "")
+            )
+            product, end = array("f32", 1024, n_columns), array("f32", 512, n_columns)
+            inner = [
+                *taken,
+                op("ab", "dot", "a.in", "b.in", shape=product, line="lora.py:21", extra=of_rows),
+                op("w", between, "ab", shape=product),
+                op("y", "dot", "x.in", "w", shape=end, line="lora.py:22", extra=of_rows),
+            ]
+            out = op("out", "fusion", "x", "a", "b", shape=end, calls=["inner"])
+            ran = [event("out", "convolution fusion", 0, 3200)]
+            rows = causes({"inner": inner, "main": [*given, out]}, ran, *FAST, duration=4000)
+            for row in rows:
+                self.assertEqual((row["cause"], row["source_user"]), ("sum_too_late", "lora.py:22"))
+                self.assertIn("after 1 matmul at lora.py:21 computed", row["says"])
+            return [row["gain_ps"] for row in rows]
+
+        # With 16 columns, the matrix unit takes as long as with 128 in the place of 4096 and 1024.
+        left = 128 / 4096 + 128 / 1024
+        self.assertEqual(gains(), [round(3200 * 512 / (512 + 16) * (1 - left))])
+        self.assertEqual(gains(n_columns=128), [])
+        self.assertEqual(gains("tanh"), [])
+
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])
         self.assertEqual(multiplied((1, 2)), [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import PUTTING, TAKING, array_of, dims_of_dot
@@ -18,7 +19,14 @@ from _breakdown.analysis.causes.shared.step_program import (
     devices_of,
 )
 from _breakdown.analysis.sizes.casts import Narrow
-from _breakdown.analysis.sizes.edges import EXCHANGE, MATMUL, OTHER, edges_before, is_cast, last_of
+from _breakdown.analysis.sizes.edges import (
+    EXCHANGE,
+    MATMUL,
+    OTHER,
+    edges_before,
+    is_cast,
+    last_of,
+)
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
 from _breakdown.analysis.sizes.little import Little, Local
 from _breakdown.analysis.sizes.masks import window_of
@@ -31,7 +39,7 @@ from _breakdown.analysis.sizes.repeats import (
     looks_up,
     repeats_rows,
 )
-from _breakdown.analysis.sizes.sums import Sum, adds
+from _breakdown.analysis.sizes.sums import FEWEST_ROWS, Sum, adds, in_other_order, is_plain
 from _breakdown.analysis.sizes.zeros import Zero
 from _breakdown.light import NamedTuple, cached_property
 from _breakdown.pipeline.executions import Executions
@@ -46,8 +54,6 @@ _LONGEST = 128
 _SMALL = 100
 # Ops that keep more of their time are not worth a change.
 _NEARLY_ALL = 0.99
-# The matrix unit takes about as long for fewer rows, because it first loads the other operand.
-_FEWEST_ROWS = 128
 # A part of the result of these instructions can take as long as the whole: its elements need those
 # at other places, as in a cumsum, and a kernel can need a padded dimension.
 _NEEDING_ALL = frozenset(("custom-call", "fft", "reduce-window", "sort"))
@@ -95,6 +101,12 @@ class Resized(NamedTuple):
     def takes(self) -> set[str]:
         """Return what devices take: all the same, each its own part, or what each looks up."""
         return set[str]().union(*map(takes_of, self.moved.parts.values()))
+
+    @property
+    def matmul(self) -> Instruction | None:
+        """Return the matmul that makes the array, or reads it in the same op."""
+        here = self.value.instruction
+        return next((one for one in (here, *here.users) if one.opcode in DOTS), None)
 
     @property
     def is_repeated(self) -> bool:
@@ -288,9 +300,9 @@ class Sizes:
         self, law: Law, ran: Executions, op: Instruction, dots: Sequence[Instruction]
     ) -> _Found | None:
         # The compiler lets the op of a matmul sum its results, if nothing else needs them.
-        if law is self.sum and not _makes_less(op, dots) and not _is_summed_apart(op, dots):
-            return None
-        found = {dot: each for dot in dots if (each := self._of_dot(law, dot))}
+        is_summed = law is not self.sum or _makes_less(op, dots) or _is_summed_apart(op, dots)
+        judge = partial(self._of_dot, law) if is_summed else in_other_order
+        found = {dot: each for dot in dots if (each := judge(dot))}
         if not found:
             return None
         n_flops = {dot: flops_of_dot(dot) or 1 for dot in dots}
@@ -400,7 +412,7 @@ class Sizes:
                 n = math.prod(
                     size for d, size in enumerate(value.array.dims) if side_of.get(d) in alike
                 )
-                left = max(n * left, _FEWEST_ROWS) / max(n, _FEWEST_ROWS)
+                left = max(n * left, FEWEST_ROWS) / max(n, FEWEST_ROWS)
             if left < (found[0] if found else 1):
                 found = left, value, moved
         return found
@@ -444,24 +456,14 @@ def _fraction(law: Law, value: Value) -> float:
 
 
 def _slower(left: Left, sides: Collection[object]) -> Left:
-    return left if len(sides) == 1 else scaled(left, (), _FEWEST_ROWS)
+    return left if len(sides) == 1 else scaled(left, (), FEWEST_ROWS)
 
 
 def _weights_of(left: Left) -> Iterator[Value]:
     """Yield the arrays with which the terms of sums are multiplied, except by plain matmuls."""
     for by, place in {step for label, _ in left for step in label[1:]}:
-        if not _is_plain(by):
+        if not is_plain(by):
             yield from (Value(one) for i, one in enumerate(by.operands) if i != place)
-
-
-def _is_plain(dot: Instruction) -> bool:
-    """Return whether a matmul multiplies all rows of one operand by all columns of the other."""
-    dims = dims_of_dot(dot)
-    listed = [{each[1 + place] for each in dims} for place in (0, 1)]
-    sizes = [array.dims if (array := array_of(one)) else () for one in dot.operands]
-    both = zip(listed, sizes, strict=False)
-    is_listed = (n == 1 or dim in some for some, each in both for dim, n in enumerate(each))
-    return bool(dims) and all(None in each for each in dims) and all(is_listed)
 
 
 def _is_summed_apart(op: Instruction, dots: Sequence[Instruction]) -> bool:
