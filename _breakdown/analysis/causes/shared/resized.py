@@ -25,6 +25,7 @@ from _breakdown.analysis.sizes.edges import (
     OTHER,
     edges_before,
     is_cast,
+    is_copied,
     last_of,
 )
 from _breakdown.analysis.sizes.law import Law, Left, Moved, SeededLaw, fraction, scaled
@@ -338,7 +339,7 @@ class Sizes:
                 if Value(one) != value:
                     both = {each[2 - i] for each in dims_of_dot(dot) if each[1 + i] is not None}
                     parts = {d: left for d, left in moved.parts.items() if both.issuperset(d)}
-                    yield array_at(last_of(Value(one), _is_alike)), moved._replace(parts=parts).left
+                    yield array_at(last_of(Value(one), is_copied)), moved._replace(parts=parts).left
 
     def _of_lookup(self, ran: Executions, op: Instruction) -> _Found | None:
         """Return what is left of an op that multiplies rows with what is looked up for each of
@@ -444,10 +445,6 @@ class Sizes:
         made = made if law is self.part or all(map(law.left, made)) else summed
         found = [(moved.left, value, moved) for value in made if (moved := law.left(value))]
         return max(found, key=lambda each: each[0]) if found and len(found) == len(made) else None
-
-
-def _is_alike(here: Instruction) -> bool:
-    return here.opcode == "bitcast" or is_cast(here)
 
 
 def _fraction(law: Law, value: Value) -> float:
