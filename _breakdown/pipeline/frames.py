@@ -107,6 +107,7 @@ def line_of(frame: str) -> str:
     return line if is_whole else frame
 
 
+@lru_cache(maxsize=1 << 12)
 def file_of(frame: str) -> str:
     numbers = NUMBERS_RE.search(frame)
     return frame[: numbers.start()] if numbers else frame

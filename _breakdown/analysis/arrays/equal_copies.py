@@ -54,6 +54,8 @@ class EqualCopies:
         self._known: dict[Equal, Equal] = {}
         self._n_alike: dict[int, int] = {}
         self._collectives: dict[Instruction, Collective | None] = {}
+        # The state before and after the last run of a loop, by its body.
+        self._after: dict[Computation, tuple[Parts, Parts]] = {}
         self._running: set[Computation] = set()
         self._n_runs: Counter[Computation] = Counter()
         self._unknown: Parts = {(): self._alike(range(n_devices))}
@@ -154,6 +156,10 @@ class EqualCopies:
         return self._passed(here)
 
     def _after_loop(self, body: Computation, state: Parts) -> Parts:
+        before, (last, after) = state, self._after.get(body, (None, state))
+        if last == before:
+            # A loop around this one runs it again with the same state.
+            return after
         # Each change makes more devices differ, so there are few.
         while True:
             after = self._run(body, {0: state})
@@ -161,6 +167,7 @@ class EqualCopies:
                 path: self._where_both(equal, _at(after, path)) for path, equal in state.items()
             }
             if both == state:
+                self._after[body] = before, state
                 return state
             state = both
 

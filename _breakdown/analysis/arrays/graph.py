@@ -145,28 +145,22 @@ def producers(value: Value) -> list[Value]:
     if len(path) > DEEPEST:
         return []
     opcode = here.opcode
-    found: Iterable[tuple[Instruction | None, Path]]
+    is_whole = opcode == _TUPLE and not path
+    if opcode not in STRUCTURE or is_whole or (opcode in _CALLS and not here.called):
+        sources = inputs_of_chain(here) if here.is_asynchronous else here.operands
+        return [Value(source) for source in sources]
+    source: Instruction | None = None
     if opcode == _ELEMENT:
-        found = [(operand(here, 0), (here.message.tuple_index, *path))]
-    elif opcode == _TUPLE and path:
-        found = [(operand(here, path[0]), path[1:])]
+        source, path = operand(here, 0), (here.message.tuple_index, *path)
+    elif opcode == _TUPLE:
+        source, path = operand(here, path[0]), path[1:]
     elif opcode == _BARRIER:
-        found = [(operand(here, 0), path)]
-    elif opcode in _CALLS and here.called:
-        found = [(here.called[0].root, path)]
-    elif opcode == WHILE:
-        body = body_of(here)
-        found = [(body.root, path)] if body else []
-    elif opcode == _PARAMETER:
-        caller = here.computation.caller
-        found = []
-        if caller is not None and caller.opcode in _CALLS:
-            found = [(operand(caller, here.message.parameter_number), path)]
-    elif here.is_asynchronous:
-        found = [(source, ()) for source in inputs_of_chain(here)]
-    else:
-        found = [(source, ()) for source in here.operands]
-    return [Value(source, place) for source, place in found if source is not None]
+        source = operand(here, 0)
+    elif opcode != _PARAMETER:
+        source = here.called[0].root if here.called else None
+    elif (caller := here.computation.caller) is not None and caller.opcode in _CALLS:
+        source = operand(caller, here.message.parameter_number)
+    return [] if source is None else [Value(source, path)]
 
 
 def inputs_of_chain(part: Instruction) -> list[Instruction]:
@@ -222,12 +216,9 @@ def _taken_by(user: Instruction, here: Instruction, path: Path) -> Iterator[Valu
         else:
             last = user.chain[-1]
             # A collective on several arrays returns each array at the index of its operand.
-            is_part = len(ids) > 1 and last is user and _has_part(user, (place,))
+            paths = [path for path, _ in user.leaves or ()] if len(ids) > 1 and last is user else ()
+            is_part = (place,) in paths
             yield Value(last, (place,) if is_part else ())
-
-
-def _has_part(instruction: Instruction, path: Path) -> bool:
-    return any(leaf_path == path for leaf_path, _ in instruction.leaves or ())
 
 
 def origins(value: Value, passes: Callable[[Value], bool]) -> set[Value]:

@@ -13,7 +13,7 @@ from _breakdown.analysis.arrays.graph import (
     is_backward,
     is_same,
     producers,
-    reach,
+    walk,
 )
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause, StepFacts
 from _breakdown.analysis.causes.shared.checkpoints import (
@@ -93,7 +93,7 @@ def _rest(
     kernels: Sequence[Executions],
 ) -> Iterator[Cause]:
     """Yield the cause for all other ops, unless to keep their results takes longer."""
-    kept = max(0, saving.all_kept() - _results_of(kernels))
+    kept = saving.kept_besides(_results_of(kernels), total_of(work))
     n_layers = saving.one_layer_of(kept)
     gain = saving.gain(total_of(work), kept, n_layers) if kept else None
     if kept and not gain:
@@ -145,21 +145,23 @@ class _Saving:
     """Computes what it takes to keep arrays instead of computing them again."""
 
     def __init__(self, facts: StepFacts) -> None:
-        self._facts = facts
+        self._bound_time = facts.arrays.bound_time
+        self._moved = sum(array.moved_by_bound_ops for array in facts.arrays)
         self._free = free_memory(facts.step, facts.roofs.choice.chip, facts.context)
         self._ran = {ran.op.instruction: ran for ran in facts.step.leaves if ran.op.instruction}
 
     def gain(self, time_again: int, kept: int, n_layers: int) -> Gain | None:
         """Return the gain: the time of the ops, without the time to write and to read what is kept
         at the bandwidth that the step reaches. Return None if there is none."""
-        arrays = self._facts.arrays
-        moved = sum(array.moved_by_bound_ops for array in arrays)
-        if not moved or self.one_layer_of(kept) > n_layers:
+        if not self._moved or self.one_layer_of(kept) > n_layers:
             return None
-        cost = 2 * kept * arrays.bound_time / moved
+        cost = self._cost_of(kept)
         estimate = round((time_again - cost) / n_layers)
         least = round((_LEAST * time_again - _DEAREST * cost) / n_layers)
         return Gain(estimate, max(0, least), estimate) if estimate > 0 else None
+
+    def _cost_of(self, kept: int) -> float:
+        return 2 * kept * self._bound_time / max(1, self._moved)
 
     def one_layer_of(self, kept: int) -> int:
         """Return of how many layers one can keep its arrays."""
@@ -169,9 +171,10 @@ class _Saving:
     def free_says(self) -> str:
         return "" if self._free is None else f" ({size(self._free)} of HBM are free)"
 
-    def all_kept(self) -> int:
-        """Return the bytes of what the backward pass reads of recomputed values: these are the
-        arrays that JAX keeps without a checkpoint."""
+    def kept_besides(self, n_bytes: int, time_again: int) -> int:
+        """Return the bytes of what the backward pass reads of recomputed values, without `n_bytes`
+        of them: these are the arrays that JAX keeps without a checkpoint. Stop adding when to keep
+        them takes longer than `time_again`."""
         programs = {here.program for here in self._ran}
         starts = [
             Value(here)
@@ -179,14 +182,16 @@ class _Saving:
             for here in program.instructions()
             if here.opcode not in _PASSED and is_backward(here)
         ]
-        read = reach(starts, producers, lambda v: is_same(v) or v.instruction.opcode in _PASSED)
-        return sum(
-            (value.array.n_bytes or 0) * self._n_of(value.instruction)
-            for value in read.stopped
-            if value.array
-            and REPEATED_PART in (value.instruction.op_name or "")
-            and value.instruction.opcode not in _NOT_KEPT
-        )
+        kept = -n_bytes
+        read = walk(starts, producers, lambda v: v.instruction.opcode in _PASSED or is_same(v))
+        for value, is_passed in read:
+            here = value.instruction
+            is_kept = not is_passed and here.opcode not in _NOT_KEPT
+            if is_kept and REPEATED_PART in (here.op_name or "") and value.array:
+                kept += (value.array.n_bytes or 0) * self._n_of(here)
+                if self._cost_of(kept) > time_again:
+                    break
+        return max(0, kept)
 
     def _n_of(self, here: Instruction) -> int:
         """Return how often an instruction ran, alone or inside a fusion."""

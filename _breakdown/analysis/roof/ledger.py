@@ -121,8 +121,9 @@ def judged(ran: Executions, cost: Cost, roofs: Roofs) -> LedgerEntry:
         name = KERNEL if is_kernel else UNJUDGED
         return LedgerEntry(ran, name, cost, None, None, False, bool(is_false_claim), *times)
     at_roof = min(total, round(roof))
-    name = COMPUTE_BOUND if t_compute >= t_memory else MEMORY_BOUND
-    is_certain = None not in (of_flops, of_bytes)
+    # Comparing fractions takes long, even with None.
+    name = COMPUTE_BOUND if roof is t_compute else MEMORY_BOUND
+    is_certain = of_flops is not None and of_bytes is not None
     lost = total - at_roof
     return LedgerEntry(ran, name, cost, at_roof, lost, is_certain, is_over_roof, *times)
 
