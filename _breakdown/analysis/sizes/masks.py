@@ -102,7 +102,7 @@ def _terms_of(value: Value, sign: int, depth: int) -> Iterator[Term]:
     with zero."""
     value = last_of(value, is_cast)
     here, array = value.instruction, value.array
-    numbers = elements_in(value)
+    numbers = elements_in(value) if here.opcode == "constant" else ()
     if here.opcode in ("add", "subtract", "compare") and depth:
         for i, one in enumerate(here.operands):
             is_added = i == 0 or here.opcode == "add"

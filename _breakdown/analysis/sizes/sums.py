@@ -104,10 +104,12 @@ def summed_by(edge: Edge) -> Parts:
 def in_other_order(dot: Instruction) -> tuple[float, Value, Moved] | None:
     """Return what is left of x @ (a @ b), if it is computed as (x @ a) @ b."""
     found: list[tuple[float, Value, Moved]] = []
-    for i, one in enumerate(dot.operands if is_plain(dot) else ()):
+    for i, one in enumerate(dot.operands):
         made = last_of(Value(one), is_cast)
         inner, product = made.instruction, made.array
-        if inner.opcode not in DOTS or not is_plain(inner) or made.array != array_of(one):
+        if inner.opcode not in DOTS or made.array != array_of(one):
+            continue
+        if not is_plain(dot) or not is_plain(inner):
             continue
         summed = {each[1 + i] for each in dims_of_dot(dot) if each[0] is None}
         for side, a in enumerate(map(array_of, inner.operands)):
