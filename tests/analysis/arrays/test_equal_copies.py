@@ -31,6 +31,7 @@ N = 4
 EVERYWHERE, DIVIDED = sharding(REPLICATED), sharding(TILED, [N], iota=[N])
 X, TWO = array("f32", 8), tuple_of(array("f32", 8), array("f32", 8))
 ALL = listed_groups(range(N))
+ONE, SECOND = take("one", "state", 0, X), take("two", "state", 1, X)
 
 
 def n_alike(name: str, computations: dict[str, list[Op]], *given: bytes, **more: Any) -> int:
@@ -165,14 +166,15 @@ class Damage(unittest.TestCase):
 
 
 class Loops(unittest.TestCase):
-    def loop(self, *body: Op, given: bytes = EVERYWHERE) -> int:
+    def loop(self, *body: Op, given: bytes = EVERYWHERE, at: str = "y", **more: list[Op]) -> int:
         """Return how many devices compute the same from the first part of a loop's state.
 
         The loop begins with two parameters, of which the second is divided.
         """
         program = {
             "condition": [op("s", "parameter", shape=TWO)],
-            "body": [op("state", "parameter", shape=TWO), *body],
+            "body": [op("state", "parameter", shape=TWO), ONE, SECOND, *body],
+            **more,
             "main": [
                 op("a", "parameter", shape=X),
                 op("b", "parameter", shape=X, number=1),
@@ -182,20 +184,38 @@ class Loops(unittest.TestCase):
                 op("y", "negate", "first"),
             ],
         }
-        return n_alike("y", program, given, DIVIDED)
+        return n_alike(at, program, given, DIVIDED)
 
     def test_state_that_stays_equal_is_equal(self) -> None:
-        one, two = take("one", "state", 0, X), take("two", "state", 1, X)
-        self.assertEqual(self.loop(one, two, op("next", "tuple", "one", "two", shape=TWO)), N)
+        self.assertEqual(self.loop(op("next", "tuple", "one", "two", shape=TWO)), N)
 
     def test_state_that_becomes_different_in_a_later_round_is_different(self) -> None:
-        one, two = take("one", "state", 0, X), take("two", "state", 1, X)
         swapped = op("next", "tuple", "two", "one", shape=TWO)
-        self.assertEqual(self.loop(one, two, swapped), 1)
+        self.assertEqual(self.loop(swapped), 1)
 
     def test_state_that_is_gathered_in_each_round_is_different_at_the_start(self) -> None:
-        one, two = take("one", "state", 0, X), take("two", "state", 1, X)
         whole = op("whole", "all-gather", "one", extra=ALL)
         following = op("next", "tuple", "whole", "two", shape=TWO)
-        self.assertEqual(self.loop(one, two, whole, following, given=DIVIDED), 1)
-        self.assertEqual(self.loop(one, two, whole, following), N)
+        self.assertEqual(self.loop(whole, following, given=DIVIDED), 1)
+        self.assertEqual(self.loop(whole, following), N)
+
+    def test_inner_loop_is_read_with_the_state_of_the_last_round(self) -> None:
+        # The first inner loop gets another state in the second round, the second the same one.
+        for first, result in (("one", "ij"), ("whole", "ji")):
+            i, j = take("i", "of_inner", 0, X), take("j", "of_inner", 1, X)
+            n = self.loop(
+                op("whole", "all-gather", "two", extra=ALL),
+                op("begin", "tuple", first, "two", shape=TWO),
+                op("inside", "while", "begin", shape=TWO, calls=["inner", "condition"]),
+                take("of_inside", "inside", 0, X),
+                op("user", "negate", "of_inside"),
+                op("next", "tuple", "two", "two", shape=TWO),
+                at="user",
+                inner=[
+                    op("of_inner", "parameter", shape=TWO),
+                    i,
+                    j,
+                    op("o", "tuple", *result, shape=TWO),
+                ],
+            )
+            self.assertEqual(n, 1)
