@@ -187,21 +187,6 @@ class KernelCost(unittest.TestCase):
 class PerOpRoof(unittest.TestCase):
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-tflops-fp8", "4", "--peak-hbm-gibps", "1")
 
-    def test_roof_per_op_sums_the_roofs_of_executions(self) -> None:
-        ops = [
-            # `a` needs 1 s for its flops; each execution of `b` needs 2 s for its bytes.
-            matmul(0, 5 * PS, 2 * 10**12, 1, name="a"),
-            *[matmul(i * PS, 3 * PS, 1, 2 * GIB, name="b") for i in (5, 8)],
-        ]
-        result = answer(trace(ops), "roofline", *self.PEAKS)
-        (row,) = result["groups"]
-        # The byte of `a` takes 931 ps.
-        self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
-        self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
-        self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
-        self.assertEqual(result["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
-        self.assertEqual(result["step_summary"]["shortfall_per_op_ps"], 6 * PS)
-
     def test_op_without_a_float_dtype_is_judged_by_bytes(self) -> None:
         ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 10**6, 1, name="b", shape="s32[8]{0}")]
         (row,) = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["groups"]
@@ -291,19 +276,6 @@ class Peaks(unittest.TestCase):
                     {k: v for k, v in used.items() if k.startswith("peak") and k != key},
                     {k: v for k, v in self.peaks().items() if k.startswith("peak") and k != key},
                 )
-
-    def test_profile_peaks_are_used_if_requested(self) -> None:
-        data = chip_trace(
-            device_type_string="TPU v6 Lite",
-            peak_teraflops_per_second=918.0,
-            peak_hbm_bw_gigabytes_per_second=1073.741824,
-        )
-        used = self.peaks("--chip", "profile", data=data)
-        self.assertEqual(used["peak_tflops_bf16"], 918.0)
-        self.assertEqual(used["peak_hbm_gibps"], 1000.0)
-        self.assertIsNone(used["peak_tflops_fp8"])
-        used = self.peaks("--chip", "profile", "--peak-hbm-gibps", "5", data=data)
-        self.assertEqual((used["peak_tflops_bf16"], used["peak_hbm_gibps"]), (918.0, 5.0))
 
 
 class RooflineNotes(unittest.TestCase):

@@ -58,28 +58,6 @@ class StepsRollup(unittest.TestCase):
         notes = [note for note in fields["notes"] if ON_ALL_STEPS.search(note)]
         return fields.get("steps_rollup", {}), notes
 
-    def test_numbered_steps_share_a_row_and_rows_are_sorted_by_time(self) -> None:
-        steps: Steps = [
-            *[("0", 0, 10), ("eval", 10, 8), ("1", 20, 10), ("12", 30, 3), ("train 2", 40, 8)],
-            # The last name is a non-ASCII digit, so it is not a step number.
-            *[("", 50, 1), ("\u0665", 60, 1)],
-        ]
-        rollup, _ = self.rollup(steps)
-        rows = rollup.pop("by_name")
-        self.assertEqual(
-            rollup,
-            {"n": 7, "n_without_ops": 4, "between_steps_ps": 20, "between_steps_pct": 32.787},
-        )
-        fields = "name n total_dur_ps median_dur_ps min_dur_ps max_dur_ps".split()
-        expected = (
-            (None, 3, 23, 10, 3, 10),
-            ("eval", 1, 8, 8, 8, 8),
-            ("train 2", 1, 8, 8, 8, 8),
-            ("<none>", 1, 1, 1, 1, 1),
-            ("\u0665", 1, 1, 1, 1, 1),
-        )
-        self.assertEqual(rows, [dict(zip(fields, row, strict=True)) for row in expected])
-
     def test_steps_without_ops_are_noted_in_every_mode(self) -> None:
         steps: Steps = [("0", 0, 10), ("1", 10, 10), ("2", 20, 10), ("3", 31, 20), ("4", 51, 60)]
         for mode in sampled(MODES_OF_TRACE, 5):

@@ -526,19 +526,6 @@ class NearestLines(unittest.TestCase):
             ):
                 self.assertEqual(nearest(read, name, producer_first=True), (line, "inside"))
 
-    def test_line_of_a_reducer_is_not_used_as_the_nearest_line(self) -> None:
-        read = opened(
-            {
-                "add": [op("sum", "add", line="lax.py:1")],
-                "main": [
-                    op("x", "abs", line="m.py:1"),
-                    op("ar-start", "all-reduce-start", "x", calls=["add"]),
-                    op("ar-done", "all-reduce-done", "ar-start"),
-                ],
-            }
-        )
-        self.assertEqual(nearest(read, "ar-done"), ("m.py:1", "producer"))
-
     def test_producers_of_start_update_and_done_are_searched(self) -> None:
         read = main_of(
             op("far", "abs", line="m.py:1"),

@@ -6,18 +6,16 @@ import re
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Retime
-from _breakdown.analysis.arrays.graph import Value, consumers, is_same, reach
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
+from _breakdown.analysis.causes.shared.resized import sizes_of
 from _breakdown.analysis.causes.shared.step_program import StepProgram
 from _breakdown.units import time
-from _proto.hlo.program import Instruction
 
 # Sorts of fewer elements per row take little more than a pass.
 _LEAST_ELEMENTS = 1024
 # Readers take at most 1 / `_PART` of the elements. A selection of more would need more passes.
 _PART = 8
 _DIM_RE = re.compile(r"dimensions=\{(\d+)\}")
-_TAKING = ("slice", "dynamic-slice", "gather")
 
 FOR_SORT = (
     "Use lax.top_k instead of a sort, or count the elements above a threshold; lax.approx_max_k is"
@@ -37,12 +35,12 @@ def find(of: StepProgram) -> Iterator[Cause]:
         n = dict(enumerate(array.dims)).get(int(sorted_dim[1]), 0) if sorted_dim else 0
         if n < _LEAST_ELEMENTS or not hbm:
             continue
-        few = _most_taken(here)
-        if few and few * _PART <= array.n_elements:
+        few = round(n * sizes_of(of).left_of(sizes_of(of).part, ran))
+        if few * _PART <= n:
             is_top_k = "top_k" in (here.op_name or "")
             read = ran.n * (array.n_bytes or 0) / float(hbm)
             yield Cause(
-                f"<line> sorts {array.text}, but the step reads only {few * n // array.n_elements}"
+                f"<line> sorts {array.text}, but the step reads only {max(1, few)}"
                 f" of {n} elements in a row. The sort takes {time(ran.total)}; one pass over the"
                 " array would save <gain>.",
                 FOR_TOP_K if is_top_k else FOR_SORT,
@@ -51,13 +49,3 @@ def find(of: StepProgram) -> Iterator[Cause]:
                 [Retime(ran, min(ran.total, read))],
                 evidence={"shape": array.text},
             )
-
-
-def _most_taken(sort: Instruction) -> int | None:
-    """Return the largest number of elements that an op takes out of a sort's results; None if an op
-    reads them as a whole."""
-    starts = [Value(sort, path) for path, _ in sort.leaves or ()]
-    readers = reach(starts, consumers, is_same).stopped
-    if any(reader.instruction.opcode not in _TAKING for reader in readers):
-        return None
-    return max((reader.array.n_elements for reader in readers if reader.array), default=None)

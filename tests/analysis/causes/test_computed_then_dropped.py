@@ -268,10 +268,8 @@ class Masks(unittest.TestCase):
         number = bytes_field(8, bytes_field(4, b"\x80\xf8\xff\xff\xff\xff\xff\xff\xff\x01"))
         dims = packed(14, [0, 1] if end == "row" else [])
         return found(
-            *(
-                op(n, "parameter", shape=array("s32"), number=i)
-                for i, n in ((3, "end"), (4, "other"))
-            ),
+            op("end", "parameter", shape=array("s32"), number=3),
+            op("other", "parameter", shape=array("s32"), number=4),
             op("values", "parameter", shape=array("bf16", 4096, 64), number=5),
             op("-1024", "constant", shape=array("s32"), extra=number),
             op("before", "add", begin, "-1024", shape=places if begin == "row" else array("s32")),

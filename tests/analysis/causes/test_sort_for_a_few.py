@@ -5,7 +5,8 @@ from __future__ import annotations
 import unittest
 
 from tests.analysis.small_programs import Json, causes, take
-from tests.builders.hlo_proto import Op, array, op, tuple_of
+from tests.builders.hlo_proto import Op, array, direction, op, packed, tuple_of
+from tests.builders.xspace import bytes_field
 from tests.builders.xspace import op as event
 
 # At this peak, memory moves 1 KiB in 1 ps, and the sorted values in 32 ps.
@@ -14,7 +15,11 @@ ROWS = (4, 2048)
 
 
 def found(
-    *readers: Op, dims: tuple[int, ...] = ROWS, name: str = "argsort", dim: int = 1
+    *readers: Op,
+    dims: tuple[int, ...] = ROWS,
+    name: str = "argsort",
+    dim: int = 1,
+    read: tuple[str, ...] = ("places",),
 ) -> list[Json]:
     """Return the causes if readers take parts of the sorted values or of their `places`."""
     main = [
@@ -29,12 +34,13 @@ def found(
             line="sampling.py:3",
             tf_op=f"jit(f)/{name}",
         ),
-        take("values", "sort.1", 0, array("f32", *dims)),
-        take("places", "sort.1", 1, array("s32", *dims)),
+        *(take(of, "sort.1", int(of == "places"), array("s32", *dims)) for of in read),
         *readers,
+        op("results", "tuple", readers[-1].name),
     ]
-    ran = event("sort.1", "sort", 0, 400, attributes=f", dimensions={{{dim}}}")
-    return causes({"main": main}, [ran], *PEAK)
+    ran = [event("sort.1", "sort", 0, 400, attributes=f", dimensions={{{dim}}}")]
+    ran += [event(each.name, "loop fusion", 400 + i, 1) for i, each in enumerate(readers)]
+    return [row for row in causes({"main": main}, ran, *PEAK) if row["cause"] == "sort_for_a_few"]
 
 
 def part(of: str, *dims: int, name: str = "best") -> Op:
@@ -50,7 +56,7 @@ class SortForAFew(unittest.TestCase):
         self.assertIn("Use lax.top_k", row["what_helps"])
 
     def test_sort_of_top_k_can_be_approximate(self) -> None:
-        (row,) = found(part("values", 4, 5), name="top_k")
+        (row,) = found(part("values", 4, 5), name="top_k", read=("values",))
         self.assertIn("Use lax.approx_max_k", row["what_helps"])
 
     def test_parts_are_found_through_moved_results(self) -> None:
@@ -58,9 +64,21 @@ class SortForAFew(unittest.TestCase):
         (row,) = found(copied, part("copied", 4, 5))
         self.assertEqual(row["cause"], "sort_for_a_few")
 
+    def test_elements_that_a_mask_of_their_places_keeps_are_a_part(self) -> None:
+        number = bytes_field(8, bytes_field(4, b"\x40"))
+        whole, mask = array("s32", *ROWS), array("pred", *ROWS)
+        (row,) = found(
+            op("64", "constant", shape=array("s32"), extra=number),
+            op("limit", "broadcast", "64", shape=whole),
+            op("place", "iota", shape=whole, extra=packed(14, [1])),
+            op("first", "compare", "place", "limit", shape=mask, extra=direction("LT")),
+            op("kept", "select", "first", "places", "limit", shape=whole),
+        )
+        self.assertIn("reads only 64 of 2048", row["says"])
+
     def test_sort_that_is_read_as_a_whole_is_not_reported(self) -> None:
         whole = op("sums", "reduce", "values", shape=array("f32", 4))
-        self.assertEqual(found(part("places", 4, 5), whole), [])
+        self.assertEqual(found(part("places", 4, 5), whole, read=("places", "values")), [])
 
     def test_eighth_of_the_elements_is_few(self) -> None:
         self.assertEqual(len(found(part("places", 4, 256))), 1)

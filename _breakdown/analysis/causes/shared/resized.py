@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from _breakdown.analysis.arrays.dims import PUTTING, TAKING, array_of, dims_of_dot
 from _breakdown.analysis.arrays.engine import Change, Retime
-from _breakdown.analysis.arrays.graph import DOTS, Value, is_layout, operand
+from _breakdown.analysis.arrays.graph import DOTS, Value, consumers, is_layout, operand
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.step_program import (
@@ -199,10 +199,11 @@ class Sizes:
         return [row for row in self._ops if row.kind == kind and row.law in laws]
 
     def left_of(self, law: Law, ran: Executions) -> float:
-        """Return the part of an op's results that is left."""
+        """Return the part of an op's results that is left; results that nothing reads count as
+        nothing."""
         op = ran.op.instruction
-        leaves = op.leaves if op else None
-        return max((_fraction(law, Value(op, path)) for path, _ in leaves or () if op), default=1.0)
+        made = [Value(op, path) for path, _ in op.leaves or ()] if op else []
+        return max((_fraction(law, value) for value in made if consumers(value)), default=1.0)
 
     @cached_property
     def _ops(self) -> list[Resized]:
