@@ -314,15 +314,10 @@ class Sizes:
         # The op reads and writes what is left of its arrays. A lookup writes all that it makes.
         is_whole = law is self.repeat and looks_up(moved)
         read = dict(self._reads(law, op, found) if isinstance(law, SeededLaw) else ())
-        n_bytes = sum(
-            use.n_bytes
-            * (
-                read.get(array, _fraction(law, array.value))
-                if not use.is_write
-                else is_whole or _fraction(law, array.value)
-            )
-            for array, use in self._of.arrays.uses_of.get(ran, ())
-        )
+        n_bytes = 0.0
+        for array, use in self._of.arrays.uses_of.get(ran, ()):
+            left = 1.0 if is_whole and use.is_write else _fraction(law, array.value)
+            n_bytes += use.n_bytes * (left if use.is_write else read.get(array, left))
         time = n_bytes / float(self._of.roofs.hbm or math.inf)
         return max(most, time / max(1, ran.total)), value, moved
 
