@@ -19,8 +19,8 @@ WHAT_HELPS = (
     " these."
 )
 FOR_COPIES = (
-    "Take the part from the whole array: pass the array to the loop as it is, not as what it scans,"
-    " and index it with the layer and the rows at once."
+    "Take the part from the whole array, with all indices at once: pass an array to a loop as it"
+    " is, not as what it scans, and index it with the layer and the rows."
 )
 _COPYING = STRUCTURE | LAYOUT | TAKING | {"constant"}
 

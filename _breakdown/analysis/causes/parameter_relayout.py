@@ -44,7 +44,8 @@ def find(of: StepProgram) -> Iterator[Cause]:
         rows.setdefault(place.source_user or place.source_inner, []).append((ran, source))
     for row in rows.values():
         members = [ran for ran, _ in row]
-        longest, source = max(row, key=lambda move: (move[1] is not None, move[0].total))
+        # A result that replaces a parameter seldom takes much longer than the parameter.
+        longest, source = max(row, key=lambda move: (1 + (move[1] is not None)) * move[0].total)
         here = longest.op.instruction
         name = f"parameters such as {clipped(source.name or '?')}" if source else "results"
         yield Cause(

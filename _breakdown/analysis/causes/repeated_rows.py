@@ -78,8 +78,14 @@ def _makers(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Resized]:
             ran, moved, array = of.executed(value.instruction), law.left(value), value.array
             if not ran or not moved or not array or ran in found or multiplies(ran):
                 continue
-            left = max(moved.left, n_after / max(1, array.n_elements))
-            if left < 1 and (not looks_up(moved) or _readers_of(of, value) <= found):
+            after = n_after / max(1, array.n_elements)
+            left, is_kept = max(moved.left, after), not _readers_of(of, value) <= found
+            if looks_up(moved) and ran.op.instruction and "gather" in ran.op.instruction.opcodes:
+                # Results can be wider than the rows, and others can read the rows.
+                left = after + is_kept
+            elif left >= 1 or (looks_up(moved) and is_kept):
+                continue
+            if left != 1:
                 found.add(ran)
                 to_do.append((row._replace(ran=ran, left=left, value=value, moved=moved), n_after))
                 yield to_do[-1][0]

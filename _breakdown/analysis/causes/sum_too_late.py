@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from _breakdown.analysis.arrays.dims import TAKING
 from _breakdown.analysis.arrays.engine import Change, Resize
-from _breakdown.analysis.arrays.graph import Value, is_layout
+from _breakdown.analysis.arrays.graph import DOTS, Value, is_layout
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause
 from _breakdown.analysis.causes.shared.resized import Resized, cause_of, longest_of, sizes_of
 from _breakdown.analysis.causes.shared.sentences import line_says
@@ -60,7 +60,7 @@ def find(of: StepProgram) -> Iterator[Cause]:
         before = counts_of(ops) if is_sent else counted(len(ops), _NAMES[kind])
         n = longest.value.array.n_bytes if longest.value.array else None
         over = f"over {round(1 / longest.moved.left)} elements"
-        if longest.law is sizes.local:
+        if longest.law is sizes.local or (is_sent and longest.moved.seed.opcode in DOTS):
             over = f"to {size(round((n or 0) * longest.moved.left))}"
         does = "computed" if kind == MATMUL else "moved"
         says = (

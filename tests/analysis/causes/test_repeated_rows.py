@@ -198,11 +198,10 @@ class RepeatedRows(unittest.TestCase):
         # The lookup brings 32 numbers for each row, not 64.
         (row,) = found(LOOKED_UP, end, also=400)
         self.assertEqual(row["gain_ps"], round(1000 - left) + 200)
-        # Another op needs the rows, too.
-        (row,) = found(
-            LOOKED_UP, op("other", "negate", "rows", shape=array("f32", 1024, 64)), end, also=400
-        )
-        self.assertEqual(row["gain_ps"], round(1000 - left))
+        # Another op needs the rows, too, so the results are looked up besides.
+        other = op("other", "negate", "rows", shape=array("f32", 1024, 64))
+        (row,) = found(LOOKED_UP, other, end, also=400)
+        self.assertEqual(row["gain_ps"], round(1000 - left) - 200)
 
     def test_rows_of_a_large_table_whose_numbers_are_repeated_are_found(self) -> None:
         def rows(numbers: str) -> list[Json]:
