@@ -34,7 +34,8 @@ FOR_PARTS = (
 FOR_MATMULS = (
     "Sum first, with the weights, and multiply the sums: (x @ a) @ b instead of x @ (a @ b), pool"
     " before a projection, apply a layer that makes few channels before one that makes many rows,"
-    " such as an interpolation, or before rows are looked up for each edge of a graph."
+    " such as an interpolation, or before rows are looked up for each edge of a graph. Let a matmul"
+    " sum its batch itself: one einsum, or the gradient of the mean, not the mean of gradients."
 )
 # Names of the ops before a sum, by kind.
 _NAMES = {MATMUL: "matmul", OTHER: "lookup"}

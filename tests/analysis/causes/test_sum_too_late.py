@@ -217,6 +217,30 @@ class Matmuls(unittest.TestCase):
         self.assertEqual(gains(n_columns=128), [])
         self.assertEqual(gains("tanh"), [])
 
+    def test_batch_that_is_summed_makes_short_sums_of_a_matmul_longer(self) -> None:
+        def gains(n_terms: int) -> list[int]:
+            each, sums = array("f32", 256, 512, 256), array("f32", 512, 256)
+            of_batch = packed(1, [1]) + packed(2, [1]) + packed(3, [0]) + packed(4, [0])
+            rows, grads = array("f32", 256, n_terms, 512), array("f32", 256, n_terms, 256)
+            inner = [
+                op("x", "parameter", shape=rows),
+                op("g", "parameter", shape=grads, number=1),
+                op("zero", "constant", shape=array("f32")),
+                op("dw", "dot", "x", "g", shape=each, extra=bytes_field(30, of_batch)),
+                op("all", "reduce", "dw", "zero", shape=sums, extra=packed(14, [0]), calls=["add"]),
+            ]
+            main = [
+                op("rows", "parameter", shape=rows),
+                op("grads", "parameter", shape=grads, number=1),
+                op("out", "fusion", "rows", "grads", shape=sums, calls=["inner"]),
+            ]
+            program = {"add": combining("add"), "inner": inner, "main": main}
+            ran = [event("out", "convolution fusion", 0, 3200)]
+            found = causes(program, ran, *FAST, duration=4000)
+            return [row["gain_ps"] for row in found if row["cause"] == "sum_too_late"]
+
+        self.assertEqual((gains(32), gains(128)), ([2400], []))
+
     def test_weights_that_differ_between_rows_of_the_other_operand_stay(self) -> None:
         self.assertEqual(multiplied((0, 1, 2)), [])
         self.assertEqual(multiplied((1, 2)), [])

@@ -99,18 +99,6 @@ class Synchronous(unittest.TestCase):
         (row,) = causes({"main": program}, ran)
         self.assertEqual((row["gain_ps"], row["evidence"]["dur_ps"]), (150, 200))
 
-    def test_collectives_of_different_kinds_share_a_row(self) -> None:
-        program = [*main("all-reduce")[:3], op("more", "all-gather", "moved", line="train.py:8")]
-        ran = [
-            event("free", "loop fusion", 0, 150),
-            event("moved", "all-reduce", 300, 100),
-            event("more", "all-gather", 400, 120),
-        ]
-        (row,) = causes({"main": program}, ran)
-        self.assertEqual(row["gain_ps"], 150)
-        self.assertNotIn("collective", row["evidence"])
-        self.assertIn("1 all-gather and 1 all-reduce", row["says"])
-
     def test_math_that_needs_the_first_collective_can_hide_the_second(self) -> None:
         program = [
             op("x", "parameter"),

@@ -305,6 +305,8 @@ class Sizes:
         is_summed = law is not self.sum or _makes_less(op, dots) or _is_summed_apart(op, dots)
         judge = partial(self._of_dot, law) if is_summed else in_other_order
         found = {dot: each for dot in dots if (each := judge(dot))}
+        if law is self.sum and not found:
+            found = {dot: each for dot in dots if (each := self.sum.with_batch(dot))}
         if not found:
             return None
         n_flops = {dot: flops_of_dot(dot) or 1 for dot in dots}
