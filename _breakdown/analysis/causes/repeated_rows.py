@@ -79,11 +79,12 @@ def _makers(of: StepProgram, rows: Sequence[Resized]) -> Iterator[Resized]:
             if not ran or not moved or not array or ran in found or multiplies(ran):
                 continue
             after = n_after / max(1, array.n_elements)
-            left, is_kept = max(moved.left, after), not _readers_of(of, value) <= found
+            left = max(moved.left, after)
+            is_kept = looks_up(moved) and not _readers_of(of, value) <= found
             if looks_up(moved) and ran.op.instruction and "gather" in ran.op.instruction.opcodes:
                 # Results can be wider than the rows, and others can read the rows.
                 left = after + is_kept
-            elif left >= 1 or (looks_up(moved) and is_kept):
+            elif left >= 1 or is_kept:
                 continue
             if left != 1:
                 found.add(ran)

@@ -79,13 +79,15 @@ class Sum(Law):
     def with_batch(self, dot: Instruction) -> tuple[float, Value, Moved] | None:
         """Return what is left of a batched matmul whose batch is summed, if it sums the batch, too:
         the matrix unit takes as long for short sums as for those of 128 terms."""
-        moved, dims, given = self.left(Value(dot)), dims_of_dot(dot), array_of(operand(dot, 0))
+        dims, given = dims_of_dot(dot), array_of(operand(dot, 0))
         batch = {(each[0],) for each in dims if None not in each}
+        summed = [d for out, d, _ in dims if out is None and d is not None]
+        n_terms = prod(given.dims[d] for d in summed) if given else FEWEST_ROWS
+        # Most matmuls have long sums.
+        moved = self.left(Value(dot)) if batch and n_terms < FEWEST_ROWS else None
         parts: Parts = {d: left for d, left in moved.parts.items() if d in batch} if moved else {}
-        if not moved or not parts or not given:
-            return None
-        n_terms = prod(given.dims[d] for out, d, _ in dims if out is None and d is not None)
-        return n_terms / FEWEST_ROWS, Value(dot), moved._replace(parts=parts)
+        left = n_terms / FEWEST_ROWS
+        return (left, Value(dot), moved._replace(parts=parts)) if moved and parts else None
 
     def passed(self, edge: Edge, links: Sequence[Link], left: Left) -> Left | None:
         by = edge.by
