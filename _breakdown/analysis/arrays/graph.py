@@ -97,6 +97,12 @@ def is_backward(instruction: Instruction) -> bool:
     return "transpose(" in name and "rematted_computation" not in name
 
 
+def is_dot_general(instruction: Instruction) -> bool:
+    """Return True if an instruction belongs to a matmul of JAX, which the compiler can also run as
+    multiplications and a sum."""
+    return (instruction.op_name or "").rpartition("/")[2].startswith("dot_general")
+
+
 def _wraps_slice(instruction: Instruction) -> bool:
     """Return True if an asynchronous op only copies an array or a slice of it."""
     inside = [inner.opcode for part in instruction.chain for inner in part.inside()]

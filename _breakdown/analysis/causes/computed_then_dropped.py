@@ -26,8 +26,8 @@ _COPYING = STRUCTURE | LAYOUT | TAKING | {"constant"}
 
 
 FOR_ZEROS = (
-    "Compute with the elements that are no padding, and pad or scatter the result, as late as"
-    " possible."
+    "Compute only with the elements that are not zero: pad or scatter results as late as possible,"
+    " and multiply by a vector instead of a diagonal matrix."
 )
 
 

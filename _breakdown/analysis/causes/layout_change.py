@@ -19,7 +19,9 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
-    left_out = of.explained_by("parameter_relayout", "array_of_pairs", "resharding")
+    left_out = of.explained_by(
+        "parameter_relayout", "array_of_pairs", "resharding", "computed_then_dropped"
+    )
     changes = [
         ran
         for ran in of.long_ops

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import Gain
+from _breakdown.analysis.arrays.graph import is_dot_general
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import (
@@ -35,11 +36,14 @@ REMEDY = (
 
 
 def find(of: StepProgram) -> Iterator[Cause]:
+    # A matrix for each row keeps products off the matrix unit in any order of dimensions.
+    left_out = of.explained_by("repeated_rows")
     found = [
         (of.place_at(part)[:2], entry)
         for entry in of.ledger
         # Ops whose arrays are on the chip have no roof to compare with.
         if entry.t_memory
+        and id(entry.ran) not in left_out
         and entry.total * _SHORTEST >= of.step.duration
         and (part := _sum_of(entry.ran.op.instruction))
     ]
@@ -74,7 +78,7 @@ def _sum_of(here: Instruction | None) -> Instruction | None:
 def _is_matmul(part: Instruction) -> bool:
     terms, sums = next(iter(part.operand_arrays), None), part.arrays
     is_long = terms and sums and terms[0].n_elements >= _FEWEST_TERMS * sums[0].n_elements
-    return bool(is_long) and (part.op_name or "").rpartition("/")[2].startswith("dot_general")
+    return bool(is_long) and is_dot_general(part)
 
 
 def _largest(of: StepProgram, members: list[Executions]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _breakdown.analysis.arrays.engine import removal_of
+from _breakdown.analysis.arrays.graph import is_dot_general
 from _breakdown.analysis.arrays.of_step import StepArray, Use
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
@@ -72,9 +73,10 @@ def _reduced_by(ran: Executions, uses_of: _Uses) -> tuple[StepArray, int] | None
 
 
 def _sums(reduce: Instruction) -> bool:
-    """Return whether a reduction is a sum; a maximum is not."""
+    """Return whether a reduction is a sum; a maximum is not. Matmuls that need each other's results
+    are no mean and variance."""
     root = reduce.called[0].root if reduce.called else None
-    return root is not None and root.opcode == "add"
+    return root is not None and root.opcode == "add" and not is_dot_general(reduce)
 
 
 def _exponentiates(ran: Executions) -> bool:
