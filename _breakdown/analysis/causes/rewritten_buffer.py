@@ -54,6 +54,8 @@ FOR_SPLIT = (
 
 # Instructions that change parts of an array in place.
 _IN_PLACE = frozenset(("dynamic-update-slice", "scatter"))
+# Maximum number of updates of a part that follow each other.
+_MOST_UPDATES = 16
 # Instructions of ops that only cut and join arrays, possibly with a cast.
 _MOVING = STRUCTURE | LAYOUT | {"concatenate", "constant", "convert", "maximum", "pad", "slice"}
 
@@ -227,9 +229,11 @@ def _slices_of(of: StepProgram, join: Instruction) -> list[Instruction]:
     end = ran.op.instruction if ran and _only_moves(ran) else None
     for edge in parts_of(Value(join)) if end else ():
         value = last_of(edge.given, _is_same)
-        while _is_in_place(value) and value.instruction.operands:
-            is_updated = True
-            value = last_of(Value(value.instruction.operands[0]), _is_same)
+        # In a damaged program, an update can be its own operand.
+        for _ in range(_MOST_UPDATES):
+            if _is_in_place(value) and value.instruction.operands:
+                is_updated = True
+                value = last_of(Value(value.instruction.operands[0]), _is_same)
         slices.append(value.instruction)
     if (
         not end

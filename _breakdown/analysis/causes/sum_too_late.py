@@ -60,9 +60,9 @@ def find(of: StepProgram) -> Iterator[Cause]:
         at = of.place_at(longest.matmul) if longest.matmul else place_of_longest(ops)
         before = counts_of(ops) if is_sent else counted(len(ops), _NAMES[kind])
         n = longest.value.array.n_bytes if longest.value.array else None
-        over = f"over {round(1 / longest.moved.left)} elements"
-        if longest.law is sizes.local or (is_sent and longest.moved.seed.opcode in DOTS):
-            over = f"to {size(round((n or 0) * longest.moved.left))}"
+        over = f"to {size(round((n or 0) * longest.moved.left))}"
+        if longest.law is sizes.sum and not (is_sent and longest.moved.seed.opcode in DOTS):
+            over = f"over {round(1 / longest.moved.left)} elements"
         does = "computed" if kind == MATMUL else "moved"
         says = (
             f"<line> {'sums' if is_sum else 'reduces'} {longest.shape} {over}, after {before} at"

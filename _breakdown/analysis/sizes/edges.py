@@ -132,16 +132,14 @@ def parts_of(value: Value) -> list[Edge]:
     return joined or edges_before(value)
 
 
-def pads_of(here: Instruction) -> list[Instruction]:
+def pads_of(here: Instruction, farthest: int = _FARTHEST) -> list[Instruction]:
     """Return the pads whose maximum concatenates arrays, or none."""
     found: list[Instruction] = []
-    for one in here.operands if here.opcode == "maximum" else ():
+    for one in here.operands if here.opcode == "maximum" and farthest else ():
         side = last_of(Value(one), lambda one: one.opcode == "convert").instruction
-        pads = (
-            [side]
-            if side.opcode == "pad" and elements_in(Value(side.operands[1])) == [-inf]
-            else pads_of(side)
-        )
+        fill = operand(side, 1) if side.opcode == "pad" else None
+        is_pad = fill is not None and elements_in(Value(fill)) == [-inf]
+        pads = [side] if is_pad else pads_of(side, farthest - 1)
         if not pads:
             return []
         found += pads

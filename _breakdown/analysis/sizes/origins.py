@@ -57,7 +57,7 @@ class Derived(Law):
             found.update((label[0], part * size * taken) for label, part in parts)
             if sum(found.values()) > MOST * n:
                 return None
-        parts = frozenset(((source,), size / n) for source, size in found.items())
+        parts = frozenset(((source,), size / max(1, n)) for source, size in found.items())
         return Moved({ALL: parts}, edges[0].by) if parts else None
 
 

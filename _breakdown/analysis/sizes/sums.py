@@ -51,11 +51,11 @@ class Sum(Law):
             }
         if by.opcode == "reduce-window" and place == 0 and adds(by) and edge.made.array:
             sizes = enumerate(zip(edge.made.array.dims, given.dims, strict=False))
-            return {(dim,): frozenset([((label,), m / n)]) for dim, (m, n) in sizes if m < n}
+            return {(dim,): frozenset([((label,), m / n)]) for dim, (m, n) in sizes if 0 < m < n}
         if by.opcode == "scatter" and place == 2 and adds(by) and edge.made.array:
             n, m = edge.made.array.n_elements, given.n_elements
             rows = {*range(len(given.dims))} - {dim for link in edge.links() for dim in link.inside}
-            return {tuple(rows): frozenset([((label,), n / m)])} if n < m else {}
+            return {tuple(rows): frozenset([((label,), n / m)])} if 0 < n < m else {}
         return summed_by(edge) if edge.kind == MATMUL else {}
 
     def is_crossed(self, edge: Edge) -> bool:
@@ -103,7 +103,12 @@ class Sum(Law):
 def summed_by(edge: Edge) -> Parts:
     """Return what a matmul leaves of an operand, if it makes at most half as many elements."""
     given, made, by, place = edge.given.array, array_of(edge.by), edge.by, edge.place
-    if given is None or made is None or place > 1 or 2 * made.n_elements > given.n_elements:
+    if (
+        given is None
+        or made is None
+        or place > 1
+        or not 0 < 2 * made.n_elements <= given.n_elements
+    ):
         return {}
     summed = tuple(
         dim for out, *sides in dims_of_dot(by) if out is None and (dim := sides[place]) is not None
@@ -127,7 +132,7 @@ def in_other_order(dot: Instruction) -> tuple[float, Value, Moved] | None:
         summed = {each[1 + i] for each in dims_of_dot(dot) if each[0] is None}
         for side, a in enumerate(map(array_of, inner.operands)):
             dims = {each[0] for each in dims_of_dot(inner) if each[1:][side] is not None}
-            if a and product and summed <= dims:
+            if a and product and product.n_elements and summed <= dims:
                 n, n_terms = (
                     prod(product.dims[dim] for dim in each if dim is not None)
                     for each in (dims, summed)
