@@ -31,8 +31,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from _breakdown.pipeline.no_answer import DEVICE_NOT_FOUND, EXIT_STATUS
-from _proto import columns_pb2 as columns
-from _proto import xplane_pb2 as pb
+from _proto import columns_pb2 as columns, xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace import lines, wire
 from tests import harness

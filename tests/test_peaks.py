@@ -8,8 +8,7 @@ from unittest import mock
 
 import _peaks
 from tests.analysis.small_programs import PROGRAM_ID
-from tests.builders.hlo_proto import hlo_proto, metadata_plane
-from tests.builders.hlo_proto import op as instruction
+from tests.builders.hlo_proto import hlo_proto, metadata_plane, op as instruction
 from tests.builders.xspace import Op, Space, StatValue, encode, op, tpu_plane
 from tests.harness import answer
 from tests.modes.small_steps import STEP, matmul

@@ -38,11 +38,7 @@ from _breakdown.analysis.roof.ledger import is_declared, ledger_of
 from _breakdown.analysis.roof.roofs import roofs_of
 from _breakdown.analysis.roof.tokens import model_flops_of, tokens_per_s
 from _breakdown.analysis.source.loops import loops_of
-from _breakdown.analysis.source.rows import (
-    chip_fields,
-    period_fields,
-    recompute_fields,
-)
+from _breakdown.analysis.source.rows import chip_fields, period_fields, recompute_fields
 from _breakdown.output.brief import without_repetition
 from _breakdown.output.causes import (
     cause_says,

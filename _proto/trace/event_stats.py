@@ -12,8 +12,7 @@ from functools import partial
 from itertools import chain
 
 from _breakdown.light import NamedTuple
-from _proto import columns_pb2 as columns
-from _proto import xplane_pb2 as pb
+from _proto import columns_pb2 as columns, xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.joined import AnyLine, AnyPlane, JoinedLine, JoinedPlane
 from _proto.trace.lines import Line

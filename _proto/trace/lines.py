@@ -18,8 +18,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from _proto import columns_pb2 as columns
-from _proto import xplane_pb2 as pb
+from _proto import columns_pb2 as columns, xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.events import DeviceStats, Events, has_negative
 from _proto.trace.source import Source

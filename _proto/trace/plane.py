@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from _breakdown.light import NamedTuple
-from _proto import columns_pb2 as columns
-from _proto import xplane_pb2 as pb
+from _proto import columns_pb2 as columns, xplane_pb2 as pb
 from _proto.errors import Damage
 from _proto.trace.lines import Line
 from _proto.trace.source import Source

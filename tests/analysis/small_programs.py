@@ -15,8 +15,7 @@ from tests.builders.hlo_proto import (
     packed,
     tuple_of,
 )
-from tests.builders.xspace import Op, Space, bytes_field, encode, tpu_plane
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, Space, bytes_field, encode, op as event, tpu_plane
 from tests.harness import answer
 
 Json = dict[str, Any]

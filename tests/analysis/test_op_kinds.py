@@ -7,10 +7,8 @@ from typing import Any
 
 from tests.analysis import small_programs
 from tests.analysis.small_programs import Program, take
-from tests.builders.hlo_proto import Op as Instruction
-from tests.builders.hlo_proto import Shape, array, op, tuple_of
-from tests.builders.xspace import Op, bytes_field, int_field, trace
-from tests.builders.xspace import op as event
+from tests.builders.hlo_proto import Op as Instruction, Shape, array, op, tuple_of
+from tests.builders.xspace import Op, bytes_field, int_field, op as event, trace
 from tests.harness import answer
 from tests.modes.small_steps import PEAKS, STEP, matmul
 

@@ -21,8 +21,7 @@ import random
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
-from tests.builders.hlo_proto import array, hlo_proto, metadata_plane, tuple_of
-from tests.builders.hlo_proto import op as instruction
+from tests.builders.hlo_proto import array, hlo_proto, metadata_plane, op as instruction, tuple_of
 from tests.builders.xspace import (
     EventMetadata,
     Op,
@@ -34,11 +33,11 @@ from tests.builders.xspace import (
     encode,
     int_field,
     memory_access_breakdown,
+    op as executed,
     text_field,
     tpu_plane,
     varint,
 )
-from tests.builders.xspace import op as executed
 
 DEVICE = "/device:TPU:0"
 

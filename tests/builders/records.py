@@ -19,9 +19,7 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from tests.harness import DEMO
-from tests.naive import op as naive_op
-from tests.naive import step as naive_step
-from tests.naive import wire as naive_wire
+from tests.naive import op as naive_op, step as naive_step, wire as naive_wire
 
 Json = dict[str, Any]
 DEVICE = "/device:TPU:0"

@@ -33,9 +33,7 @@ from tests.builders.xspace import (
     varint,
 )
 from tests.harness import DEMO
-from tests.naive import op as naive_op
-from tests.naive import step as naive_step
-from tests.naive import wire as naive_wire
+from tests.naive import op as naive_op, step as naive_step, wire as naive_wire
 
 STEP, MODULE = 2_000_000, 1  # Metadata ids of the first step and of the program's executions.
 FIRST_STEP_NAME = 100

@@ -10,8 +10,7 @@ from tests.analysis.small_programs import Json, Program
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, op
 from tests.builders.traffic import COPY, SIZE, SLOW, by_array, given
-from tests.builders.xspace import Op
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, op as event
 from tests.harness import DEMO, FULL, answer, run
 from tests.shown import text_of
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import array, metadata_plane, tuple_of
-from tests.builders.hlo_proto import op as instruction
+from tests.builders.hlo_proto import array, metadata_plane, op as instruction, tuple_of
 from tests.builders.xspace import Op, Space, encode, memory_access_breakdown, op, tpu_plane, trace
 from tests.harness import Json, answer, run
 

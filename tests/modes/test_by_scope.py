@@ -6,8 +6,7 @@ import unittest
 from typing import Any
 
 from tests.builders import hlo_proto
-from tests.builders.hlo_proto import metadata_plane
-from tests.builders.hlo_proto import op as instruction
+from tests.builders.hlo_proto import metadata_plane, op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane, trace
 from tests.harness import Json, answer, run
 from tests.naive.invariants import faults

@@ -125,6 +125,13 @@ class HbmBytes(unittest.TestCase):
             ops = [leaf(0, 1, bytes_accessed=9, memory_access_breakdown=breakdown)]
             self.assertEqual(column(by_source(ops), "hbm_bytes_sum"), [None])
 
+    def test_hbm_bytes_are_null_if_an_op_that_accesses_bytes_has_no_breakdown(self) -> None:
+        vmem = {"shape": "f32[8]{0:S(1)}", "memory_access_breakdown": raw(b"")}
+        known = leaf(0, 1, "a", bytes_accessed=9, **vmem)
+        for n_bytes, expected in ((1, None), (0, 0), (-1, 0)):
+            rows = by_source([known, leaf(1, 1, "b", bytes_accessed=n_bytes)])
+            self.assertEqual(column(rows, "hbm_bytes_sum"), [expected])
+
     def test_ops_are_judged_by_hbm_bytes_with_option_bytes_hbm(self) -> None:
         accesses = memory_access_breakdown((1, 1, GIB // 2), (1, 2, 9 * GIB))
         ops = [matmul(0, 4 * PS, 2 * 10**12, 10 * GIB, memory_access_breakdown=accesses)]

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from _breakdown.analysis.devices import record_format
-from _breakdown.analysis.devices import recorded_steps as runs
+from _breakdown.analysis.devices import record_format, recorded_steps as runs
 from _breakdown.analysis.records import comparison, matching
 from _breakdown.analysis.records.noise import noise_of, p_values_of
 from _breakdown.pipeline.no_answer import NoAnswer

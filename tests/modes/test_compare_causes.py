@@ -12,8 +12,7 @@ from _breakdown.analysis.records.changed_causes import changed_causes
 from _breakdown.output.program_facts import facts
 from tests.analysis.small_programs import lookup
 from tests.builders import hlo_proto
-from tests.builders.compared import compare
-from tests.builders.compared import op as recorded_op
+from tests.builders.compared import compare, op as recorded_op
 from tests.builders.drawn import host
 from tests.builders.hlo_proto import array, metadata_plane
 from tests.builders.pauses import MS, thread

@@ -17,9 +17,9 @@ from tests.builders.hlo_proto import (
     buffer,
     heap_trace,
     metadata_plane,
+    op as instruction,
     tuple_of,
 )
-from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import DEMO, Json, answer, run
 

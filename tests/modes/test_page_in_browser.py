@@ -12,9 +12,7 @@ import compute_breakdown
 from tests.builders import browser
 from tests.builders.drawn import host
 from tests.builders.hostile import HOSTILE, hostile_trace
-from tests.builders.pauses import FEED
-from tests.builders.pauses import device as pausing
-from tests.builders.pauses import thread as host_thread
+from tests.builders.pauses import FEED, device as pausing, thread as host_thread
 from tests.builders.xspace import Space, encode, trace
 from tests.harness import Json, answer
 from tests.modes.small_steps import STEP, leaf

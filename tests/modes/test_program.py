@@ -22,11 +22,11 @@ from tests.builders.hlo_proto import (
     donors,
     metadata_plane,
     named_sharding,
+    op as instruction,
     sharding,
     shardings,
     tuple_of,
 )
-from tests.builders.hlo_proto import op as instruction
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import DEMO, InFolder, Json, answer, run
 

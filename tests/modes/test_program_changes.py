@@ -22,8 +22,15 @@ from tests.builders.hlo_proto import (
     shardings,
 )
 from tests.builders.records import Json
-from tests.builders.xspace import Space, bytes_field, encode, int_field, text_field, tpu_plane
-from tests.builders.xspace import op as event
+from tests.builders.xspace import (
+    Space,
+    bytes_field,
+    encode,
+    int_field,
+    op as event,
+    text_field,
+    tpu_plane,
+)
 from tests.harness import DEMO, InFolder, answer
 from tests.naive import wire
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import Shape, array, metadata_plane, precision
-from tests.builders.xspace import Op, Space, StatNames, encode, tpu_plane
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, Space, StatNames, encode, op as event, tpu_plane
 from tests.harness import MODES, MODES_OF_TRACE, PROFILES, TRAINING, Json, answer, run
 
 Program = dict[str, list[hlo_proto.Op]]

@@ -187,6 +187,21 @@ class KernelCost(unittest.TestCase):
 class PerOpRoof(unittest.TestCase):
     PEAKS = ("--peak-tflops-bf16", "2", "--peak-tflops-fp8", "4", "--peak-hbm-gibps", "1")
 
+    def test_roof_per_op_sums_the_roofs_of_executions(self) -> None:
+        ops = [
+            # `a` needs 1 s for its flops; each execution of `b` needs 2 s for its bytes.
+            matmul(0, 5 * PS, 2 * 10**12, 1, name="a"),
+            *[matmul(i * PS, 3 * PS, 1, 2 * GIB, name="b") for i in (5, 8)],
+        ]
+        result = answer(trace(ops), "roofline", *self.PEAKS)
+        (row,) = result["groups"]
+        # The byte of `a` takes 931 ps.
+        self.assertEqual(row["t_roofline_theory_ps"], 4 * PS + 931)
+        self.assertEqual(row["t_roofline_per_op_ps"], 5 * PS)
+        self.assertEqual(row["shortfall_per_op_ps"], 6 * PS)
+        self.assertEqual(result["step_summary"]["t_roofline_per_op_ps"], 5 * PS)
+        self.assertEqual(result["step_summary"]["shortfall_per_op_ps"], 6 * PS)
+
     def test_op_without_a_float_dtype_is_judged_by_bytes(self) -> None:
         ops = [matmul(0, 10, 8, 1, name="a"), matmul(10, 5, 10**6, 1, name="b", shape="s32[8]{0}")]
         (row,) = roofline(ops, "--peak-tflops-bf16", "2", "--peak-hbm-gibps", "1e9")["groups"]

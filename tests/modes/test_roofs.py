@@ -14,9 +14,9 @@ from tests.builders.xspace import (
     encode,
     int_field,
     memory_access_breakdown,
+    op as event,
     tpu_plane,
 )
-from tests.builders.xspace import op as event
 from tests.harness import Json, answer
 
 Body = list[hlo_proto.Op]

@@ -12,8 +12,7 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
-from _breakdown.analysis.devices import cohort as devices
-from _breakdown.analysis.devices import record_format
+from _breakdown.analysis.devices import cohort as devices, record_format
 from _breakdown.analysis.devices.cohort import StepSums
 from _breakdown.analysis.devices.run_devices import spread_of_records
 from _breakdown.modes.spread import fields_of

@@ -22,8 +22,7 @@ from tests.builders.random_xspace import (
     random_record_case,
 )
 from tests.harness import DEMO, LISTED_MODES, MODES, PROFILES, captures, run, sampled
-from tests.naive import invariants
-from tests.naive import op as naive_op
+from tests.naive import invariants, op as naive_op
 from tests.naive.invariants import differences
 
 N_CASES, N_RECORDS = 600, 100

@@ -8,8 +8,7 @@ from _breakdown.modes.bottleneck import sentences
 from tests.analysis.small_programs import FAST, bottleneck
 from tests.answers import demo
 from tests.builders.hlo_proto import Shape, op
-from tests.builders.xspace import op as event
-from tests.builders.xspace import trace
+from tests.builders.xspace import op as event, trace
 from tests.harness import Json, answer
 from tests.modes.small_steps import PEAKS, STEP, kernel, leaf, matmul
 

@@ -9,8 +9,7 @@ from typing import Any
 from unittest import mock
 
 from _breakdown.pipeline.make_ops import USED_STATS
-from tests.builders.hlo_proto import hlo_proto, metadata_plane
-from tests.builders.hlo_proto import op as instruction
+from tests.builders.hlo_proto import hlo_proto, metadata_plane, op as instruction
 from tests.builders.xspace import (
     Event,
     EventMetadata,

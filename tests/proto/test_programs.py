@@ -31,6 +31,7 @@ from tests.builders.hlo_proto import (
     heap_trace,
     hlo_proto,
     iota,
+    listed_groups as listed_field,
     mesh,
     metadata_plane,
     module,
@@ -40,7 +41,6 @@ from tests.builders.hlo_proto import (
     precision,
     tuple_of,
 )
-from tests.builders.hlo_proto import listed_groups as listed_field
 from tests.builders.xspace import (
     EventMetadata,
     Plane,

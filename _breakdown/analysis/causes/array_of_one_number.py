@@ -8,11 +8,7 @@ from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.graph import Value
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
-from _breakdown.analysis.causes.shared.step_program import (
-    StepProgram,
-    collective_name_of,
-    total_of,
-)
+from _breakdown.analysis.causes.shared.step_program import StepProgram, collective_name_of, total_of
 from _breakdown.analysis.sizes.repeats import is_one_number
 from _breakdown.pipeline.groups import grouped
 from _breakdown.units import counted, size, time

@@ -8,11 +8,7 @@ from _breakdown.analysis.arrays.engine import Gain
 from _breakdown.analysis.arrays.graph import is_dot_general
 from _breakdown.analysis.causes.shared.cause import LIKELY, Cause
 from _breakdown.analysis.causes.shared.sentences import clipped
-from _breakdown.analysis.causes.shared.step_program import (
-    StepProgram,
-    place_of_longest,
-    total_of,
-)
+from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
 from _breakdown.analysis.roof.limits import FAR_FROM_ROOF
 from _breakdown.pipeline.executions import Executions
 from _breakdown.pipeline.groups import grouped

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from _breakdown.analysis.arrays.engine import removal_of
 from _breakdown.analysis.arrays.of_step import StepArray
 from _breakdown.analysis.causes.shared.cause import SEEN, Cause
-from _breakdown.analysis.causes.shared.copies import (
-    changes_layout,
-    moved_between,
-)
+from _breakdown.analysis.causes.shared.copies import changes_layout, moved_between
 from _breakdown.analysis.causes.shared.sentences import clipped
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of
 from _breakdown.pipeline.executions import Executions

@@ -14,11 +14,7 @@ from _breakdown.analysis.causes.shared.resized import (
     sizes_of,
 )
 from _breakdown.analysis.causes.shared.sentences import line_says
-from _breakdown.analysis.causes.shared.step_program import (
-    StepProgram,
-    place_of_longest,
-    total_of,
-)
+from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_longest, total_of
 from _breakdown.analysis.sizes.edges import MATMUL, OTHER, kind_of, last_of
 from _breakdown.analysis.sizes.repeats import looks_up
 from _breakdown.pipeline.executions import Executions

@@ -16,14 +16,7 @@ from _breakdown.analysis.roof.exposed import Part, part_of
 from _breakdown.light import NamedTuple
 from _breakdown.pipeline.clocks import ON_DEVICE, ON_TRACE, ClockName
 from _breakdown.pipeline.context import Context
-from _breakdown.pipeline.device import (
-    BEFORE_ALL,
-    STEPS,
-    Device,
-    Event,
-    StepSource,
-    open_device,
-)
+from _breakdown.pipeline.device import BEFORE_ALL, STEPS, Device, Event, StepSource, open_device
 from _breakdown.pipeline.event_iterate import ALWAYS, admit
 from _breakdown.pipeline.groups import SourceKey, source_key, summed
 from _breakdown.pipeline.idle_causes import barriers_of

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from _breakdown.analysis.arrays.of_step import is_float
-from _breakdown.analysis.sizes.edges import (
-    ALL,
-    EXCHANGE,
-    MOVE,
-    PASS,
-    PUT,
-    TAKE,
-    Edge,
-)
+from _breakdown.analysis.sizes.edges import ALL, EXCHANGE, MOVE, PASS, PUT, TAKE, Edge
 from _breakdown.analysis.sizes.law import Law, Parts
 
 

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from _breakdown.analysis.arrays.engine import Change, Overlap, Resize, Retime, removal_of
 from _breakdown.analysis.arrays.graph import Value
 from _proto.hlo.program import Instruction
-from tests.analysis.small_programs import Program as SmallProgram
-from tests.analysis.small_programs import loop, rounds, take
+from tests.analysis.small_programs import Program as SmallProgram, loop, rounds, take
 from tests.builders.hlo_proto import array, listed_groups, op
 from tests.builders.traffic import IN_VMEM, SIZE, Find, estimated, given
-from tests.builders.xspace import Op, memory_access_breakdown
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, memory_access_breakdown, op as event
 
 NAMES = ("made", "used", "out")
 GROUPS = listed_groups((0, 1, 2, 3))

@@ -203,6 +203,7 @@ class Loops(unittest.TestCase):
         # The first inner loop gets another state in the second round, the second the same one.
         for first, result in (("one", "ij"), ("whole", "ji")):
             i, j = take("i", "of_inner", 0, X), take("j", "of_inner", 1, X)
+            end = op("o", "tuple", *result, shape=TWO)
             n = self.loop(
                 op("whole", "all-gather", "two", extra=ALL),
                 op("begin", "tuple", first, "two", shape=TWO),
@@ -211,11 +212,6 @@ class Loops(unittest.TestCase):
                 op("user", "negate", "of_inside"),
                 op("next", "tuple", "two", "two", shape=TWO),
                 at="user",
-                inner=[
-                    op("of_inner", "parameter", shape=TWO),
-                    i,
-                    j,
-                    op("o", "tuple", *result, shape=TWO),
-                ],
+                inner=[op("of_inner", "parameter", shape=TWO), i, j, end],
             )
             self.assertEqual(n, 1)

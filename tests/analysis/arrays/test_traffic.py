@@ -15,8 +15,7 @@ from tests.analysis.small_programs import Program, loop, rounds, take
 from tests.builders import hlo_proto
 from tests.builders.hlo_proto import array, module, op, shares_memory, tuple_of
 from tests.builders.traffic import COPY, IN_VMEM, SIZE, by_array, given
-from tests.builders.xspace import Op, encode, memory_access_breakdown
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, encode, memory_access_breakdown, op as event
 from tests.fuzz import time_limit
 
 BIG = array("f32", 4, 8, 128)

@@ -6,8 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import Json, causes
 from tests.builders.hlo_proto import array, op
-from tests.builders.xspace import Op
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op, op as event
 
 PATH = "jit(f)/mlp/dot_general"
 SLOW = ("--peak-hbm-gibps", "1e9", "--peak-tflops-bf16", "1")

@@ -19,9 +19,7 @@ from tests.builders.hlo_proto import (
     packed,
     tuple_of,
 )
-from tests.builders.xspace import Op as Event
-from tests.builders.xspace import bytes_field, encode, int_field
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op as Event, bytes_field, encode, int_field, op as event
 
 X, HEAD, LOGITS = array("bf16", 512, 64), array("bf16", 64, 4096), array("bf16", 512, 4096)
 INDICES = array("s32", 76, 1)

@@ -6,8 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import Json, Program, causes
 from tests.builders.hlo_proto import Shape, array, op
-from tests.builders.xspace import memory_access_breakdown
-from tests.builders.xspace import op as event
+from tests.builders.xspace import memory_access_breakdown, op as event
 
 # At this peak, memory moves 2**20 bytes in 100 ps.
 PEAK = ("--peak-hbm-gibps", str(2**20 / 100e-12 / 2**30), "--peak-tflops-bf16", "1e6")

@@ -67,6 +67,12 @@ class ParameterRelayout(unittest.TestCase):
         ]
         (row,) = found(main, ("copy.1", "data formatting"), ("copy.2", "data formatting"))
         self.assertEqual((row["gain_ps"], row["source_user"]), (200, "model.py:3"))
+        for time, line, name in ((190, "model.py:3", "parameters"), (210, "model.py:7", "results")):
+            times = {"copy.1": 100, "copy.2": time}
+            copies = [event(each, "data formatting", dur, dur) for each, dur in times.items()]
+            (row,) = causes({"main": main}, copies)
+            self.assertEqual((row["gain_ps"], row["source_user"]), (100 + time, line))
+            self.assertIn(f"elements of {name}", row["says"])
 
     def test_copy_inside_the_program_has_another_cause(self) -> None:
         main = [
@@ -77,3 +83,6 @@ class ParameterRelayout(unittest.TestCase):
         ]
         (row,) = found(main, ("copy.1", "data formatting"))
         self.assertEqual(row["cause"], "layout_change")
+        main[-1] = op("part", "slice", "copy.1", shape=Shape("f32", (64, 1024)))
+        (row,) = found(main, ("copy.1", "data formatting"), ("part", "slice"))
+        self.assertEqual(row["cause"], "computed_then_dropped")

@@ -6,8 +6,7 @@ import unittest
 
 from tests.builders.allocator import allocator, with_host
 from tests.builders.checkpoints import AGAIN, BACKWARD, FORWARD, LOSS, STEP, answer_of, matmul, rows
-from tests.builders.hlo_proto import array, hlo_proto, metadata_plane
-from tests.builders.hlo_proto import op as hlo_op
+from tests.builders.hlo_proto import array, hlo_proto, metadata_plane, op as hlo_op
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import Json, answer
 

@@ -6,8 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import FAST, Json, causes
 from tests.builders.hlo_proto import Op, aliases, array, direction, op, tuple_of
-from tests.builders.xspace import bytes_field, int_field
-from tests.builders.xspace import op as event
+from tests.builders.xspace import bytes_field, int_field, op as event
 
 # A cache of 4 rows with 1024 places, of 4 MiB.
 CACHE = array("bf16", 4, 1024, 512)

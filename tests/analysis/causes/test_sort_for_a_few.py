@@ -6,8 +6,7 @@ import unittest
 
 from tests.analysis.small_programs import Json, causes, take
 from tests.builders.hlo_proto import Op, array, direction, op, packed, tuple_of
-from tests.builders.xspace import bytes_field
-from tests.builders.xspace import op as event
+from tests.builders.xspace import bytes_field, op as event
 
 # At this peak, memory moves 1 KiB in 1 ps, and the sorted values in 32 ps.
 PEAK = ("--peak-hbm-gibps", str(2**10 * 10**12 / 2**30))

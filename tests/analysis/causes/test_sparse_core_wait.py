@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tests.analysis.small_programs import Json, causes
 from tests.builders.hlo_proto import Op, Shape, array, op, tuple_of
-from tests.builders.xspace import op as event
-from tests.builders.xspace import trace
+from tests.builders.xspace import op as event, trace
 from tests.harness import answer
 
 # At this peak, memory moves 2**20 bytes in 80 ps.

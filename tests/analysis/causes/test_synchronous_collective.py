@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import unittest
 
-from tests.analysis.small_programs import FAST, Json
-from tests.analysis.small_programs import causes as causes_on
+from tests.analysis.small_programs import FAST, Json, causes as causes_on
 from tests.builders.hlo_proto import Op, array, listed_groups, op
-from tests.builders.xspace import Op as Event
-from tests.builders.xspace import op as event
+from tests.builders.xspace import Op as Event, op as event
 
 FREE = 200
 LARGE = array("f32", 1024, 1024)

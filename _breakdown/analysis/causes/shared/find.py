@@ -9,12 +9,7 @@ from typing import Any
 from _breakdown.analysis.arrays.engine import Change, Engine, Gain
 from _breakdown.analysis.causes import DEVICES, PAUSES, PROGRAM, RULES, SMALLEST_PART, Rule
 from _breakdown.analysis.causes.shared.cause import LIKELY, SEEN, Cause, CausePlace, StepFacts
-from _breakdown.analysis.causes.shared.sentences import (
-    line_says,
-    listed,
-    saved,
-    short,
-)
+from _breakdown.analysis.causes.shared.sentences import line_says, listed, saved, short
 from _breakdown.analysis.causes.shared.step_program import StepProgram, place_of_cause
 from _breakdown.analysis.idle.periods import Periods
 from _breakdown.analysis.memory.free import Freed, freed_by, sizes_after

@@ -7,11 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 
 from _breakdown.analysis.arrays.engine import Gain
-from _breakdown.analysis.causes.shared.cause import (
-    Cause,
-    CausePlace,
-    Confidence,
-)
+from _breakdown.analysis.causes.shared.cause import Cause, CausePlace, Confidence
 from _breakdown.analysis.causes.shared.host_in_pauses import (
     ANYWHERE,
     HostCall,
