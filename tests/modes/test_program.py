@@ -29,6 +29,7 @@ from tests.builders.hlo_proto import (
 )
 from tests.builders.xspace import Op, Space, encode, op, tpu_plane
 from tests.harness import DEMO, InFolder, Json, answer, run
+from tests.modes.small_steps import column
 
 DAMAGED = "the program's HLO can't be read: jit_f(7): "
 NOTE_END = "; fields that depend on it are null"
@@ -64,10 +65,6 @@ def result_of(
     computations: dict[str, list[hlo_proto.Op]], *options: str, ran: Sequence[Op] = RAN, **more: Any
 ) -> Json:
     return answer(traced(computations, ran, **more), "program", *options)
-
-
-def columns(rows: Sequence[Json], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in names) for row in rows]
 
 
 def damage(result: Json) -> list[str]:
@@ -116,7 +113,7 @@ class Collectives(unittest.TestCase):
         self, computations: dict[str, list[hlo_proto.Op]], *expected: tuple[Any, ...], **more: Any
     ) -> None:
         rows = result_of(computations, **more)["collectives"]
-        self.assertEqual(columns(rows, "collective", "how", "n_instructions"), list(expected))
+        self.assertEqual(column(rows, "collective", "how", "n_instructions"), list(expected))
 
     def test_synchronous_collectives_are_counted_by_opcode(self) -> None:
         main = "ar.1 all-reduce calls=sum; ar.2 all-reduce calls=sum; ag all-gather;"
@@ -189,7 +186,7 @@ class Collectives(unittest.TestCase):
             ("all-gather", 1, 1, 1, 9, 2048),
             ("reduce-scatter", 1, 0, 0, 0, None),
         ]
-        self.assertEqual(columns(rows, *names.split()), expected)
+        self.assertEqual(column(rows, *names.split()), expected)
         of_comm = answer(traced(parsed(main=main), ran), "comm")["totals"]["by_collective"]
         for row in rows[:2]:
             figures = of_comm[row["collective"]]
@@ -244,7 +241,7 @@ class Plans(unittest.TestCase):
                 ],
             }
         )["collectives"]
-        self.assertEqual(columns(rows, "plan"), [(["B", "C", "D", "E"],)])
+        self.assertEqual(column(rows, "plan"), [["B", "C", "D", "E"]])
 
 
 class Kernels(unittest.TestCase):
@@ -281,7 +278,7 @@ class Kernels(unittest.TestCase):
         )
         names = "kernel vmem_used_bytes vmem_limit_bytes declared n_instructions n_executions"
         self.assertEqual(
-            columns(result["kernels"], *names.split(), "total_dur_ps"),
+            column(result["kernels"], *names.split(), "total_dur_ps"),
             [
                 ("matmul", None, None, None, 1, 2, 25),
                 ("flash", None, None, None, 1, 0, 0),
@@ -421,7 +418,7 @@ class Shardings(unittest.TestCase):
             )
             names = "shape_index path shape global_shape bytes memory_space aliased_to_output"
             self.assertEqual(
-                columns(result["parameters"], *names.split()),
+                column(result["parameters"], *names.split()),
                 [
                     ([0], None, "f32[16]", "f32[32]", 64, 0, False),
                     ([1, 1], None, "f32[4]", "f32[4]", 16, 0, True),
@@ -438,7 +435,7 @@ class Shardings(unittest.TestCase):
                 {"main": [parameter(0, shape)]}, extra=shardings(written), devices=(1, 2)
             )
             self.assertEqual(
-                columns(result["parameters"], "sharding", "global_shape"), [(None, None)] * 2
+                column(result["parameters"], "sharding", "global_shape"), [(None, None)] * 2
             )
             self.assertEqual(
                 damage(result), [f"{DAMAGED}the sharding of p0 is unreadable{NOTE_END}"]
@@ -461,7 +458,7 @@ class Parameters(unittest.TestCase):
             "--top=3",
         )
         self.assertEqual(
-            columns(result["parameters"], "number", "path", "bytes"),
+            column(result["parameters"], "number", "path", "bytes"),
             [(1, "w['a']", 16), (3, "w['a']", 16), (2, None, 4)],
         )
         # The omitted parameter has a dynamic size, so the sum is unknown.
@@ -500,7 +497,7 @@ class Parameters(unittest.TestCase):
             far = parameter()
             far.instruction.number = number % (1 << 64)
             result = result_of({"main": [far]}, extra=shardings(sharding(REPLICATED)))
-            self.assertEqual(columns(result["parameters"], "number", "sharding"), [(number, None)])
+            self.assertEqual(column(result["parameters"], "number", "sharding"), [(number, None)])
 
 
 class Damage(unittest.TestCase):

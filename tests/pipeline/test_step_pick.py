@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.builders.xspace import Event, EventMetadata, Line, Space, encode, trace
 from tests.harness import MODES_OF_TRACE, answer, run, sampled
+from tests.modes.small_steps import column
 from tests.pipeline.small_steps import Steps, leaf, plane
 
 WHOLE_LINE = "the trace has no Steps line; using the time of the whole XLA Ops line as the step"
@@ -75,6 +76,12 @@ class StepsRollup(unittest.TestCase):
         between = "1 ps (1.0 % of the capture) pass between steps; --step all includes this time"
         self.assertEqual(notes, ["no op starts in 2 of 5 steps (68 ps in total)", between])
 
+    def test_numbered_steps_share_a_row_and_rows_are_sorted_by_time(self) -> None:
+        # The digit is no ASCII digit, so it is a name.
+        steps: Steps = [("eval", 0, 8), ("0", 10, 5), ("\u0665", 20, 9), ("12", 30, 6)]
+        rows = column(self.rollup(steps)[0]["by_name"], "name", "total_dur_ps")
+        self.assertEqual(rows, [(None, 11), ("\u0665", 9), ("eval", 8)])
+
 
 class ExecutionsAsSteps(unittest.TestCase):
     """Test traces without a Steps line, where executions of programs are used as steps."""
@@ -100,13 +107,8 @@ class ExecutionsAsSteps(unittest.TestCase):
     def test_executions_as_steps_are_sorted_by_start_and_named_by_metadata(self) -> None:
         for steps in (None, Line("Steps")):
             step = self.answer(steps=steps)
-            self.assertEqual(
-                [
-                    (row["name"], row["duration_ps"], row["n_xla_ops_events"])
-                    for row in step["steps"]
-                ],
-                [("jit_g(3)", 500, 1), ("jit_f(12)", 1000, 2), (None, 10, 0)],
-            )
+            rows = column(step["steps"], "name", "duration_ps", "n_xla_ops_events")
+            self.assertEqual(rows, [("jit_g(3)", 500, 1), ("jit_f(12)", 1000, 2), (None, 10, 0)])
             # The execution starts at 2 ns + 2000 ps, which equal 1 ns + 3000 ps on the base of the
             # ops.
             self.assertEqual(step["step_window_ps"], [3000, 4000])
